@@ -1,0 +1,3 @@
+from eactl.cli import main
+
+main()

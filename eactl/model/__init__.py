@@ -1,0 +1,1 @@
+"""The reuse model: pure arithmetic over prefix trees, no input or output."""

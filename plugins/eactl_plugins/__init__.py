@@ -1,0 +1,1 @@
+"""What runs inside vLLM. vllm and lmcache are imported here and nowhere else."""

@@ -1,0 +1,1 @@
+"""What touches hardware: transfers, prefill, host facts. torch is imported inside probe functions only."""
