@@ -1,0 +1,16 @@
+"""``eactl probe``: what decides, on this machine, whether a host tier pays."""
+
+from __future__ import annotations
+
+import click
+
+from eactl.cli.lazy import LazyGroup
+
+PROBES = {
+    "footprint": ("eactl.cli.probe_footprint:footprint", "KV bytes per token and rank of a model (β_rank)."),
+}
+
+
+@click.group(cls=LazyGroup, table=PROBES)
+def probe() -> None:
+    """Measure what decides whether a host tier pays here."""
