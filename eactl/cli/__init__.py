@@ -70,10 +70,11 @@ def run(argv: list[str]) -> int:
     except OSError as error:
         if _debugging():
             raise
-        return _fail(f"{error.strerror or error}, {error.filename or 'the operating system'}, check the path and free space", 2)
+        where = error.filename or "the operating system"
+        return _fail(f"{error.strerror or error}, {where}, check the path and the free space", 2)
     except MemoryError:
         return _fail("out of memory, reading the input, try a smaller trace or a machine with more memory", 3)
-    except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must still be readable
+    except Exception as error:  # the boundary: a fault of ours must still be readable
         if _debugging():
             raise
         return _fail(

@@ -24,8 +24,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         module, _, attribute = entry[0].partition(":")
-        command = getattr(import_module(module), attribute)
-        assert isinstance(command, click.Command)
+        command: click.Command = getattr(import_module(module), attribute)
         return command
 
     def resolve_command(

@@ -1,0 +1,189 @@
+"""The capacity curve: coverage, restored and computed tokens at every tier size, from one list of stretches."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eactl.model.reuse import Pieces
+from eactl.model.workload import Int64s
+
+
+class _Ramps:
+    """The sum of many ramps: each rises by one per chunk of capacity from ``start`` to ``stop``, then stays."""
+
+    def __init__(self, start: Int64s, stop: Int64s) -> None:
+        self.start, self.start_sum = _sorted_sums(start)
+        self.stop, self.stop_sum = _sorted_sums(stop)
+
+    def at(self, capacity: Int64s) -> Int64s:
+        return _rise(self.start, self.start_sum, capacity) - _rise(self.stop, self.stop_sum, capacity)
+
+
+def _sorted_sums(values: Int64s) -> tuple[Int64s, Int64s]:
+    ordered = np.sort(values)
+    return ordered, np.concatenate(([0], np.cumsum(ordered, dtype=np.int64)))
+
+
+def _rise(ordered: Int64s, sums: Int64s, capacity: Int64s) -> Int64s:
+    """Σ max(0, capacity - value) over the values."""
+    below = np.searchsorted(ordered, capacity)
+    rise: Int64s = below * capacity - sums[below]
+    return rise
+
+
+class _Steps:
+    """The sum of many steps: each adds ``height`` once the capacity exceeds ``at``."""
+
+    def __init__(self, at: Int64s, height: Int64s) -> None:
+        order = np.argsort(at, kind="stable")
+        self.position = at[order]
+        self.sums = np.concatenate(([0], np.cumsum(height[order], dtype=np.int64)))
+
+    def at(self, capacity: Int64s) -> Int64s:
+        heights: Int64s = self.sums[np.searchsorted(self.position, capacity)]
+        return heights
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What a tier of ``chunks`` chunks does for the whole trace (METHOD.md: Σ H·b, Σ R, Σ U; exact integers)."""
+
+    chunks: int
+    coverage_tokens: int
+    restored_tokens: int
+    computed_tokens: int
+
+
+class CapacityCurve:
+    """Coverage, restored and computed tokens as exact functions of the tier's capacity in chunks.
+
+    ``resident`` is G_j per request of the order (0 everywhere: no GPU cache). Per request H'_j = min(H_j·b,
+    n_j - 1) tokens can be restored, R_j = max(0, H'_j - G_j) are, U_j = n_j - max(G_j, H'_j) are computed.
+    A chunk is resident once the capacity exceeds its rank, so every stretch of chunks adds a ramp, and the
+    two chunks where the GPU's part ends and where the last token is always computed add a step each.
+    """
+
+    def __init__(self, pieces: Pieces, prompt_tokens: Int64s, resident: Int64s, chunk_tokens: int) -> None:
+        self.chunk_tokens = chunk_tokens
+        self.prompt_tokens = int(prompt_tokens.sum())
+        self.resident_tokens = int(resident.sum())
+        self._coverage = _Ramps(pieces.rank, pieces.rank + pieces.length)
+        resident_of = resident[pieces.request]
+        stop_chunk = pieces.first_chunk + pieces.length
+        partial = resident_of // chunk_tokens  # the chunk in which the GPU's part ends
+        begin = np.clip(partial, pieces.first_chunk, stop_chunk)
+        to_rank = pieces.rank - pieces.first_chunk
+        some = begin < stop_chunk
+        self._restored = _Ramps((to_rank + begin)[some], (to_rank + stop_chunk)[some])
+        ends_here = (pieces.first_chunk <= partial) & (partial < stop_chunk)
+        whole = prompt_tokens[pieces.request]
+        last = (stop_chunk * chunk_tokens == whole) & some
+        self._corrections = _Steps(
+            np.concatenate(((to_rank + partial)[ends_here], (to_rank + stop_chunk - 1)[last])),
+            np.concatenate(
+                ((partial * chunk_tokens - resident_of)[ends_here], np.full(int(last.sum()), -1, dtype=np.int64))
+            ),
+        )
+
+    def coverage_tokens(self, chunks: npt.ArrayLike) -> Int64s:
+        """Σ H_j·b at each capacity in ``chunks``."""
+        return self._coverage.at(_capacities(chunks)) * self.chunk_tokens
+
+    def restored_tokens(self, chunks: npt.ArrayLike) -> Int64s:
+        """Σ R_j at each capacity in ``chunks``."""
+        capacity = _capacities(chunks)
+        return self._restored.at(capacity) * self.chunk_tokens + self._corrections.at(capacity)
+
+    def points(self, chunks: npt.ArrayLike) -> list[CurvePoint]:
+        """One point per capacity in ``chunks``, in the given order."""
+        capacity = _capacities(chunks)
+        computed_without = self.prompt_tokens - self.resident_tokens
+        return [
+            CurvePoint(size, coverage, restored, computed_without - restored)
+            for size, coverage, restored in zip(
+                capacity.tolist(),
+                self.coverage_tokens(capacity).tolist(),
+                self.restored_tokens(capacity).tolist(),
+                strict=True,
+            )
+        ]
+
+    @property
+    def saturation_chunks(self) -> int:
+        """The smallest capacity that covers all there is to cover."""
+        return int(self._coverage.stop[-1]) if len(self._coverage.stop) else 0
+
+    @property
+    def best_restored_tokens(self) -> int:
+        """Σ R_j of a tier that never evicts."""
+        return int(self.restored_tokens([self.saturation_chunks])[0])
+
+    def smallest_for_share(self, share: float) -> int:
+        """The smallest capacity in chunks whose restored tokens reach ``share`` of the best (0 if nothing can be)."""
+        wanted = share * self.best_restored_tokens
+        low, high = 0, self.saturation_chunks
+        while low < high:
+            middle = (low + high) // 2
+            if self.restored_tokens([middle])[0] >= wanted:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    @property
+    def knee_chunks(self) -> int:
+        """Where more stops paying: the capacity farthest above the straight line from none to saturation.
+
+        The point of the curve at which (share of the best recovery) - (share of the saturating capacity) is
+        largest; the curve is linear between ramp ends, so one of those is it.
+        """
+        if not self.saturation_chunks or not self.best_restored_tokens:
+            return 0
+        candidates = np.unique(np.concatenate((self._restored.stop, self._restored.start)))
+        gain = self.restored_tokens(candidates) / self.best_restored_tokens - candidates / self.saturation_chunks
+        return int(candidates[int(gain.argmax())])
+
+
+def _capacities(chunks: npt.ArrayLike) -> Int64s:
+    return np.asarray(chunks, dtype=np.int64)
+
+
+def best_coverage_tokens(pieces: Pieces, capacity_chunks: int, chunk_tokens: int) -> int:
+    """Σ H_j·b that no policy can beat at this capacity: Belady's MIN with bypass, told all future requests.
+
+    A stretch is one reuse interval per chunk, from its owner to the request that finds it. Kept intervals never
+    exceed the capacity; when they would, the chunks needed farthest in the future go, deepest first, so what
+    remains is always a prefix. Time O(stretches · log stretches).
+    """
+    by_start = np.lexsort((pieces.first_chunk, pieces.owner))
+    starts = pieces.owner[by_start].tolist()
+    stops = pieces.request[by_start].tolist()
+    lengths = pieces.length[by_start].tolist()
+    arrivals = np.argsort(pieces.request[by_start], kind="stable").tolist()
+    kept = [0] * len(lengths)
+    far: list[tuple[int, int, int]] = []  # needed last first; at equal need the longest untouched (deepest) first
+    held = hits = arrival = begin = 0
+    for request in range(len(pieces.chunks)):
+        while arrival < len(arrivals) and stops[arrivals[arrival]] == request:
+            piece = arrivals[arrival]
+            hits += kept[piece]
+            held -= kept[piece]
+            kept[piece] = 0
+            arrival += 1
+        while begin < len(starts) and starts[begin] == request:
+            kept[begin] = lengths[begin]
+            held += lengths[begin]
+            heapq.heappush(far, (-stops[begin], starts[begin], begin))
+            begin += 1
+        while held > capacity_chunks:
+            piece = far[0][2]
+            drop = min(kept[piece], held - capacity_chunks)
+            kept[piece] -= drop
+            held -= drop
+            if not kept[piece]:
+                heapq.heappop(far)
+    return hits * chunk_tokens

@@ -1,0 +1,231 @@
+"""The prefix forest: which prompts share which prefix, without keeping the prompts.
+
+A prompt is a path from a root (one root per scope, salt and model: KV is never shared across roots). The forest
+is a radix tree over those paths; a node is a stretch of tokens between two branching points. It is built one
+call at a time, and a call costs a few steps, not one per block: the path of the most recent call through any
+point is kept as one contiguous *run* of ids, so a new prompt is compared with a handful of runs (the preferred
+paths of a link-cut tree, whose number is logarithmic per call amortised), each comparison one vector operation.
+
+Memory is proportional to the distinct blocks while building and to the number of branching points afterwards.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+SUPER_ROOT = 0
+
+
+class Placement(NamedTuple):
+    """Where a call's prompt ends in the forest, and where prompt and output end together."""
+
+    prompt_node: int
+    path_node: int
+    shared_units: int  # longest prefix shared with any earlier path under the same root
+
+
+class _Run:
+    """The stretch ``[start, start + len(ids))`` of one path that its latest call left contiguous."""
+
+    __slots__ = ("ends", "ids", "nodes")
+
+    def __init__(self, ids: npt.NDArray[Any], nodes: list[int], ends: list[int]) -> None:
+        self.ids = ids
+        self.nodes = nodes  # from top to bottom
+        self.ends = ends  # their end depths, in units from the root
+
+
+class ForestBuilder:
+    """Inserts paths of ids and hands out the nodes at which they end.
+
+    Nodes keep their number and their end for ever: a split puts a new node above the old one.
+    """
+
+    def __init__(self) -> None:
+        self._parent = [SUPER_ROOT]
+        self._end_units = [-1]
+        self._unit_tokens = [1]
+        self._first_id = [0]
+        self._made_by = [-1]  # number of the insertion that brought the node's first block
+        self._insertions = 0
+        self._child: dict[int, int] = {}  # (node << 63) + first id -> child
+        self._run_at: dict[int, _Run] = {}  # top node of a run -> run
+        self._roots: dict[object, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def root(self, space: object, unit_tokens: int) -> int:
+        """The root for one space of comparable prompts; ``unit_tokens`` tokens per id."""
+        key = (space, unit_tokens)
+        node = self._roots.get(key)
+        if node is None:
+            node = self._roots[key] = self._add_node(SUPER_ROOT, 0, 0, unit_tokens)
+        return node
+
+    def insert(self, root: int, ids: npt.NDArray[Any], prompt_units: int | None = None) -> Placement:
+        """Put one path in; ``ids`` is the prompt, followed by the output where its ids are known.
+
+        ``prompt_units`` says how many of them are prompt (default: all).
+        """
+        total = len(ids)
+        self._insertions += 1
+        mark = total if prompt_units is None else prompt_units
+        nodes: list[int] = []
+        ends: list[int] = []
+        node, depth = root, 0
+        while depth < total:
+            child = self._child.get((node << 63) + int(ids[depth]))
+            if child is None:
+                break
+            run = self._run_at.pop(child)
+            depth += _common_prefix(run.ids, ids[depth:])
+            node = self._take(run, depth, nodes, ends)
+        shared = depth
+        if depth < total:
+            first = int(ids[depth])
+            leaf = self._add_node(node, total, first, self._unit_tokens[root])
+            self._child[(node << 63) + first] = leaf
+            nodes.append(leaf)
+            ends.append(total)
+            node = leaf
+        if not nodes:
+            return Placement(root, root, 0)
+        run = _Run(np.array(ids), nodes, ends)  # a copy: the caller's array may be a view of a whole file
+        prompt_node = root if mark == 0 else self._boundary(run, mark)
+        self._run_at[nodes[0]] = run
+        return Placement(prompt_node, node, shared)
+
+    def parent_of(self, node: int) -> int:
+        """The node above ``node`` as the forest stands now."""
+        return self._parent[node]
+
+    def made_by(self, node: int) -> int:
+        """Number of the insertion (from 0) that first reached ``node``."""
+        return self._made_by[node]
+
+    def freeze(self) -> Forest:
+        """The finished forest; the builder can go on afterwards."""
+        units = np.array(self._unit_tokens, dtype=np.int64)
+        ends = np.array(self._end_units, dtype=np.int64) * units
+        return Forest(parent=np.array(self._parent, dtype=np.int32), end_tokens=ends)
+
+    def _add_node(self, parent: int, end: int, first: int, unit_tokens: int) -> int:
+        self._parent.append(parent)
+        self._end_units.append(end)
+        self._first_id.append(first)
+        self._unit_tokens.append(unit_tokens)
+        self._made_by.append(self._insertions - 1)
+        return len(self._parent) - 1
+
+    def _take(self, run: _Run, depth: int, nodes: list[int], ends: list[int]) -> int:
+        """Move the part of ``run`` above ``depth`` to the new path; what is left stays a run of its own."""
+        at = bisect_left(run.ends, depth)
+        if run.ends[at] != depth:
+            self._split(run, at, depth)
+        nodes += run.nodes[: at + 1]
+        ends += run.ends[: at + 1]
+        if at + 1 < len(run.nodes):
+            left = run.ids[depth - run.ends[-1] :]
+            if left.base is not None and 2 * len(left) <= len(run.ids):
+                left = left.copy()  # let go of the part that moved
+            self._run_at[run.nodes[at + 1]] = _Run(left, run.nodes[at + 1 :], run.ends[at + 1 :])
+        return nodes[-1]
+
+    def _boundary(self, run: _Run, depth: int) -> int:
+        """The node of ``run`` that ends at ``depth``, made if need be."""
+        at = bisect_left(run.ends, depth)
+        if run.ends[at] != depth:
+            self._split(run, at, depth)
+        return run.nodes[at]
+
+    def _split(self, run: _Run, at: int, depth: int) -> None:
+        lower = run.nodes[at]
+        parent, first = self._parent[lower], self._first_id[lower]
+        upper = self._add_node(parent, depth, first, self._unit_tokens[lower])
+        self._made_by[upper] = self._made_by[lower]
+        self._child[(parent << 63) + first] = upper
+        self._parent[lower] = upper
+        self._first_id[lower] = first_below = int(run.ids[depth - run.ends[-1]])
+        self._child[(upper << 63) + first_below] = lower
+        run.nodes.insert(at, upper)
+        run.ends.insert(at, depth)
+
+
+def _common_prefix(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> int:
+    """Number of leading equal ids."""
+    length = min(len(left), len(right))
+    differs = left[:length] != right[:length]
+    first = int(differs.argmax())
+    return first if differs[first] else length
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A finished prefix forest: ``parent`` and ``end_tokens`` by node number; node 0 joins all roots."""
+
+    parent: npt.NDArray[np.int32]
+    end_tokens: npt.NDArray[np.int64]
+
+    def paths(self) -> PathIndex:
+        """The index that answers common-ancestor questions."""
+        return PathIndex(self)
+
+
+class PathIndex:
+    """Heavy paths of a forest: lowest common ancestors and steps towards a descendant in O(log nodes).
+
+    Plain lists, because single reads dominate.
+    """
+
+    def __init__(self, forest: Forest) -> None:
+        parent = forest.parent.tolist()
+        order = np.argsort(forest.end_tokens, kind="stable").tolist()  # a parent ends before its children
+        size = [1] * len(parent)
+        for node in reversed(order):
+            if node:
+                size[parent[node]] += size[node]
+        heavy = [-1] * len(parent)
+        best = [0] * len(parent)
+        for node in order:
+            if node and size[node] > best[parent[node]]:
+                best[parent[node]] = size[node]
+                heavy[parent[node]] = node
+        head = list(range(len(parent)))
+        first_below_root = list(range(len(parent)))
+        for node in order:
+            above = parent[node]
+            if node and heavy[above] == node:
+                head[node] = head[above]
+            if parent[above] != SUPER_ROOT or above == SUPER_ROOT:
+                first_below_root[node] = first_below_root[above]
+        self.parent: list[int] = parent
+        self.end: list[int] = forest.end_tokens.tolist()
+        self.head = head
+        self.heavy = heavy
+        self.first_below_root = first_below_root
+
+    def meet(self, left: int, right: int) -> int:
+        """The deepest node that both paths pass."""
+        head, parent, end = self.head, self.parent, self.end
+        while head[left] != head[right]:
+            if end[head[left]] > end[head[right]]:
+                left = parent[head[left]]
+            else:
+                right = parent[head[right]]
+        return left if end[left] < end[right] else right
+
+    def towards(self, ancestor: int, descendant: int) -> int:
+        """The child of ``ancestor`` on the way to ``descendant`` (which lies strictly below it)."""
+        head, parent = self.head, self.parent
+        while head[descendant] != head[ancestor]:
+            top = head[descendant]
+            descendant = parent[top]
+            if descendant == ancestor:
+                return top
+        return self.heavy[ancestor]

@@ -1,0 +1,63 @@
+"""From a stream of calls to the columns and the prefix forest that the reuse model works on."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+import numpy as np
+
+from eactl.model.forest import ForestBuilder
+from eactl.model.workload import Workload
+from eactl.trace.call import Call
+from eactl.trace.tasks import TaskInference
+
+_NAN = float("nan")
+
+
+def load_workload(calls: Iterable[Call]) -> Workload:
+    """Read all calls; what is kept is a few numbers per call and the shape of the prefix forest.
+
+    Calls without a task get one by prefix extension (eactl.trace.tasks).
+    """
+    forest = ForestBuilder()
+    inference = TaskInference(forest)
+    numbers: dict[str | int, int] = {}
+    names: list[str] = []
+    task_of, prompt_node, path_node = array("i"), array("i"), array("i")
+    prompt_tokens, output_tokens = array("q"), array("q")
+    arrival_s, gap_s, service_s = array("d"), array("d"), array("d")
+
+    for call in calls:
+        root = forest.root((call.scope, call.salt, call.model), call.unit_tokens)
+        if call.output_ids is not None and len(call.output_ids):
+            place = forest.insert(root, np.concatenate((call.ids, call.output_ids)), len(call.ids))
+        else:
+            place = forest.insert(root, call.ids)
+        inferred, _ = inference.assign(place, call.prompt_tokens) if call.task is None else (0, 0)
+        key = inferred if call.task is None else call.task
+        number = numbers.get(key)
+        if number is None:
+            number = numbers[key] = len(names)
+            names.append(f"task-{inferred}" if call.task is None else call.task)
+        task_of.append(number)
+        prompt_node.append(place.prompt_node)
+        path_node.append(place.path_node)
+        prompt_tokens.append(call.prompt_tokens)
+        output_tokens.append(-1 if call.output_tokens is None else call.output_tokens)
+        arrival_s.append(_NAN if call.arrival_s is None else call.arrival_s)
+        gap_s.append(_NAN if call.gap_s is None else call.gap_s)
+        service_s.append(_NAN if call.service_s is None else call.service_s)
+
+    return Workload(
+        task_names=tuple(names),
+        task=np.array(task_of, dtype=np.int32),
+        prompt_tokens=np.array(prompt_tokens, dtype=np.int64),
+        output_tokens=np.array(output_tokens, dtype=np.int64),
+        arrival_s=np.array(arrival_s, dtype=np.float64),
+        gap_s=np.array(gap_s, dtype=np.float64),
+        service_s=np.array(service_s, dtype=np.float64),
+        prompt_node=np.array(prompt_node, dtype=np.int32),
+        path_node=np.array(path_node, dtype=np.int32),
+        forest=forest.freeze(),
+    )
