@@ -19,7 +19,7 @@ class Workload:
     """Calls in recorded order, one array entry per call.
 
     ``task`` numbers the tasks in order of first appearance. ``prompt_node`` is where the prompt's known blocks
-    end in ``forest``, ``path_node`` where prompt and output end (equal where output ids are unknown).
+    end in ``forest`` (whole units of ``unit_tokens`` tokens), ``path_node`` where prompt and output end (equal where output ids are unknown).
     ``output_tokens`` is -1 and times are NaN where nothing was recorded.
     """
 
@@ -30,6 +30,7 @@ class Workload:
     arrival_s: Floats
     gap_s: Floats
     service_s: Floats
+    unit_tokens: npt.NDArray[np.int32]
     prompt_node: npt.NDArray[np.int32]
     path_node: npt.NDArray[np.int32]
     forest: Forest
@@ -53,9 +54,10 @@ class Workload:
         return previous
 
     @property
-    def outputs_known(self) -> bool:
-        """Whether any call's output ids are known, so that stable tokens can be told exactly."""
-        return bool((self.path_node != self.prompt_node).any())
+    def prompts_exact(self) -> bool:
+        """Whether token identity is known to the token and outputs too, so that stable tokens are exact."""
+        ends = self.forest.end_tokens[self.path_node]
+        return bool((self.unit_tokens == 1).all() and (ends == self.prompt_tokens + self.output_tokens).all())
 
     def shared_with_previous(self, *, with_output: bool) -> Int64s:
         """Per call, tokens shared with the task's previous prompt (followed by its output if ``with_output``).

@@ -24,7 +24,7 @@ def load_workload(calls: Iterable[Call]) -> Workload:
     inference = TaskInference(forest)
     numbers: dict[str | int, int] = {}
     names: list[str] = []
-    task_of, prompt_node, path_node = array("i"), array("i"), array("i")
+    task_of, unit_tokens, prompt_node, path_node = array("i"), array("i"), array("i"), array("i")
     prompt_tokens, output_tokens = array("q"), array("q")
     arrival_s, gap_s, service_s = array("d"), array("d"), array("d")
 
@@ -41,6 +41,7 @@ def load_workload(calls: Iterable[Call]) -> Workload:
             number = numbers[key] = len(names)
             names.append(f"task-{inferred}" if call.task is None else call.task)
         task_of.append(number)
+        unit_tokens.append(call.unit_tokens)
         prompt_node.append(place.prompt_node)
         path_node.append(place.path_node)
         prompt_tokens.append(call.prompt_tokens)
@@ -57,6 +58,7 @@ def load_workload(calls: Iterable[Call]) -> Workload:
         arrival_s=np.array(arrival_s, dtype=np.float64),
         gap_s=np.array(gap_s, dtype=np.float64),
         service_s=np.array(service_s, dtype=np.float64),
+        unit_tokens=np.array(unit_tokens, dtype=np.int32),
         prompt_node=np.array(prompt_node, dtype=np.int32),
         path_node=np.array(path_node, dtype=np.int32),
         forest=forest.freeze(),
