@@ -92,7 +92,7 @@ def test_a_generation_prompt_that_vanishes_from_the_history_does_not_make_a_new_
         history = agent.prompt
         agent.prompt = history + header
         agent.ask().answered(fresh(10), [])
-        agent.prompt = history + [1, 2, 3] + fresh(12)  # thinking stripped, then the answer and a new message
+        agent.prompt = [*history, 1, 2, 3, *fresh(12)]  # thinking stripped, then the answer and a new message
     assert tasks(agent) == 1
 
 
