@@ -1,0 +1,32 @@
+"""What every test may rely on: a steady hypothesis profile, the checkout's root, real traces if any."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# No deadline: a busy machine is not a bug. With CI set, the same examples every time, so that a red run is repeatable.
+_common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("local", **_common)
+settings.register_profile("ci", derandomize=True, print_blob=True, **_common)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout's root."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Public traces and logs beside the checkout; they are not ours to copy, so tests without them are skipped."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no ../shared/data beside this checkout")
+    return folder

@@ -1,0 +1,24 @@
+"""What the pages say that no ``--help`` holds: exit statuses, environment variables, files."""
+
+from __future__ import annotations
+
+EXIT_STATUS = {
+    "0": "Done.",
+    "1": "The answer is no: a check is below its threshold, or a replay differs.",
+    "2": "Bad usage or bad input. The message says what is wrong, where, and what to try.",
+    "3": "Cannot run here: a device or a package is missing. The message says which.",
+    "130": "Interrupted. What was measured so far is kept; no output file is left half written.",
+}
+
+# Variables that hold for every command.
+EVERYWHERE = {"EACTL_DEBUG": "When set and not 0, an error shows the Python traceback of where it happened."}
+
+# command -> variable -> what it does.
+ENVIRONMENT: dict[str, dict[str, str]] = {
+    "eactl": {
+        "_EACTL_COMPLETE": "Set to bash_source, zsh_source or fish_source: prints that shell's completion script.",
+    },
+}
+
+# command -> path -> what it holds.
+FILES: dict[str, dict[str, str]] = {}
