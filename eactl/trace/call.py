@@ -73,6 +73,9 @@ class Source:
     output_tokens: int | None = 0
     lower_tokens: int | None = None
     upper_tokens: int | None = None
-    skipped_lines: list[int] = field(default_factory=list)
+    skipped: int = 0  # lines left out as bad
+    skipped_lines: list[int] = field(default_factory=list)  # their numbers, the first thousand
     duplicate_of: str | None = None
     warnings: list[Notice] = field(default_factory=list)
+    chained: bool = True  # equal id means equal prefix; False: ids tell single blocks only
+    tokenizer: str | None = None  # whose token ids these are, where that is recorded
