@@ -1,0 +1,146 @@
+"""``eactl size`` for people: what was read, the curve as table and chart, one sentence."""
+
+from __future__ import annotations
+
+from eactl.report.chart import lines
+from eactl.report.table import table
+from eactl.sizing.result import OrderCurve, Recommendation, SizePoint, SizeResult
+from eactl.units import GIB, human_bytes, human_count
+
+
+def size_text(result: SizeResult, *, width: int, chart: bool = True) -> str:
+    """The whole answer as text, at most ``width`` columns wide for the chart."""
+    primary = result.orders[0]
+    parts = [_facts(result), _curve_table(result, primary)]
+    if chart and primary.best_restored_tokens:
+        parts.append(curve_chart(result, primary, width=width))
+    parts.append(_shares(result))
+    parts.append(_lmcache(result))
+    parts.append(sentence(result.recommendation))
+    return "\n\n".join(part for part in parts if part)
+
+
+def sentence(advice: Recommendation) -> str:
+    """One sentence: how many GiB per rank and in total, what it saves, whether it fits here, what to run next."""
+    if not advice.host_bytes_rank:
+        return f"No host tier: {advice.reason}. Next: {advice.next_step}"
+    total = human_bytes(advice.host_bytes_total)
+    tiers = f"{advice.tiers} ranks" if advice.tiers > 1 else "one rank"
+    text = (
+        f"Give the tier {human_bytes(advice.host_bytes_rank)} per rank, {total} in total ({tiers}): it restores "
+        f"{human_count(advice.point.restored_tokens)} tokens and leaves {human_count(advice.point.computed_tokens)} "
+        f"of {human_count(advice.computed_without_tokens)} to compute ({_less(advice, advice.point)} less)"
+    )
+    if advice.fits is False and advice.affordable is not None:
+        text += (
+            f"; {advice.available_from} has {human_bytes(advice.available_bytes or 0)}, enough for "
+            f"{human_bytes(advice.affordable.host_bytes_rank)} per rank, which computes "
+            f"{_less(advice, advice.affordable)} less"
+        )
+        if advice.lever == "admission":
+            text += " with plain LRU and could do better with write admission"
+    return f"{text}. Next: {advice.next_step}"
+
+
+def _less(advice: Recommendation, point: SizePoint) -> str:
+    return f"{1 - point.computed_tokens / advice.computed_without_tokens:.0%}"
+
+
+def _facts(result: SizeResult) -> str:
+    work, pool = result.workload, result.pool
+    if work.stable_tokens is not None:
+        stable = f"{work.stable_tokens / work.prompt_tokens:.1%}"
+    else:
+        low, high = work.stable_tokens_lower / work.prompt_tokens, work.stable_tokens_upper / work.prompt_tokens
+        stable = f"{low:.1%} to {high:.1%}"
+    agents = f"{pool.agents:g} agents" + ("" if pool.agents_given else " (as recorded)")
+    lines_ = [
+        f"Trace      {work.tasks:,} tasks, {work.calls:,} calls, {human_count(work.prompt_tokens)} prompt tokens, "
+        f"mean {work.mean_prompt_tokens:,.0f}, longest {work.max_prompt_tokens:,}, stable since the last turn {stable}",
+        f"Footprint  {human_bytes(result.bytes_per_token_rank)} per token and rank"
+        f"{f' ({result.model}, TP {result.tp})' if result.model else ''}, "
+        f"{human_bytes(result.chunk_bytes_rank)} per chunk of {result.chunk_tokens} tokens",
+        f"Pool       {agents}: reuse working set {human_bytes(pool.working_set_bytes_rank)} per rank (Eq. 5), "
+        f"measured knee {human_bytes(result.orders[0].knee_bytes_rank)} ({result.orders[0].name} order)",
+    ]
+    if pool.gamma_g is not None and pool.gpu_kv_tokens is not None:
+        verdict = "does not fit" if pool.gamma_g > 1 else "fits"
+        lines_.append(
+            f"GPU cache  {pool.gpu_kv_tokens:,} tokens, γG {pool.gamma_g:.2f}: the pool's context {verdict}; it holds "
+            f"{human_count(result.orders[0].resident_tokens)} prompt tokens when they are needed"
+        )
+    if result.seconds is not None:
+        seconds = result.seconds
+        lines_.append(
+            f"Time       {seconds.recompute_s:,.1f} s of prefill become {seconds.restore_s:,.1f} s of restoring "
+            f"({seconds.saved_s:,.1f} s saved over the trace)"
+        )
+    return "\n".join(lines_)
+
+
+def _curve_table(result: SizeResult, order: OrderCurve) -> str:
+    advice, prompt = result.recommendation, result.workload.prompt_tokens
+    rows = []
+    for point in order.curve:
+        marks = []
+        if advice.host_bytes_rank and point.host_bytes_rank == advice.host_bytes_rank:
+            marks.append("<- recommended")
+        best = point.best_coverage_tokens
+        rows.append([
+            f"{point.host_bytes_rank / GIB:.4g}",
+            f"{point.host_bytes_rank * advice.tiers / GIB:.4g}",
+            "-" if point.gamma_h is None else f"{point.gamma_h:.2f}",
+            f"{point.coverage_tokens / prompt:.1%}",
+            "-" if best is None else f"{best / prompt:.1%}",
+            human_count(point.restored_tokens),
+            human_count(point.computed_tokens),
+            f"{1 - point.computed_tokens / max(1, order.curve[0].computed_tokens):.1%}",
+            " ".join(marks),
+        ])  # fmt: skip
+    headers = [
+        "GiB/rank", "GiB total", "γH", "coverage", "best possible", "restored tokens", "computed tokens", "less", "",
+    ]  # fmt: skip
+    return f"{order.name.capitalize()} order\n" + table(rows, headers)
+
+
+def curve_chart(result: SizeResult, order: OrderCurve, *, width: int) -> str:
+    """Computed tokens over GiB per rank, drawn with characters."""
+    return lines(
+        [point.host_bytes_rank / GIB for point in order.curve],
+        [point.computed_tokens / 1e6 for point in order.curve],
+        title="computed prefill, million tokens, over GiB per rank",
+        width=min(width, 88),
+        marks=[
+            ("working set (Eq. 5)", result.pool.working_set_bytes_rank / GIB),
+            ("recommended", result.recommendation.host_bytes_rank / GIB),
+        ],
+    )
+
+
+def _shares(result: SizeResult) -> str:
+    rows = [
+        [
+            order.name,
+            *(f"{size / GIB:.4g}" for _, size in order.shares),
+            f"{order.knee_bytes_rank / GIB:.4g}",
+            f"{order.saturation_bytes_rank / GIB:.4g}",
+        ]
+        for order in result.orders
+    ]
+    shares = [f"{share:.0%}" for share, _ in result.orders[0].shares]
+    return "GiB per rank for a share of the best recovery\n" + table(rows, ["order", *shares, "knee", "all"])
+
+
+def _lmcache(result: SizeResult) -> str:
+    advice = result.recommendation
+    if not advice.host_bytes_rank:
+        return ""
+    lmcache = advice.lmcache
+    kept = lmcache.trigger_watermark * (1 - lmcache.eviction_ratio)
+    return (
+        "LMCache    in-process: "
+        f"LMCACHE_CHUNK_SIZE={lmcache.chunk_size} LMCACHE_MAX_LOCAL_CPU_SIZE={lmcache.max_local_cpu_size_gib:g} "
+        "(GiB, per rank)\n"
+        f"           server:     lmcache server --chunk-size {lmcache.chunk_size} --l1-size-gb "
+        f"{lmcache.l1_size_gib:g} --eviction-policy LRU (all ranks; it keeps {kept:.0%} of that at worst)"
+    )

@@ -1,0 +1,156 @@
+"""The pipeline of ``eactl size``: workload → order → stack ranks → curve → recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eactl.errors import TraceError
+from eactl.model.curve import CapacityCurve, best_coverage_tokens
+from eactl.model.orders import closed_loop, recorded, round_robin, timing
+from eactl.model.reuse import Pieces, resident_tokens, stack_pieces
+from eactl.model.summary import summarise
+from eactl.model.workingset import gamma_gpu, gamma_host, tier_chunks, working_set_bytes
+from eactl.model.workload import Workload
+from eactl.sizing.advice import Available, recommend, round_up_bytes, saved_seconds
+from eactl.sizing.grid import default_capacities
+from eactl.sizing.result import OrderCurve, Pool, SizePoint, SizeResult
+from eactl.sizing.settings import GPU_BLOCK_TOKENS, SizeSettings
+
+SHARES = (0.5, 0.8, 0.9, 0.95)
+
+
+def size_trace(
+    workload: Workload,
+    settings: SizeSettings,
+    available: Available,
+    *,
+    sources: Iterable[dict[str, Any]] = (),
+    warnings: Sequence[dict[str, str]] = (),
+) -> SizeResult:
+    """Size the host tier for ``workload``: exact for METHOD.md's reference model under each order asked for.
+
+    Raises TraceError when the workload holds no call.
+    """
+    if not len(workload):
+        raise TraceError("the trace holds no calls", where="--trace", hint="check 'eactl trace profile' on it")
+    notices = list(warnings)
+    pool = _pool(workload, settings)
+    orders: list[OrderCurve] = []
+    primary: _Evaluated | None = None
+    for name in settings.order_names:
+        evaluated = _Evaluated(workload, _order(workload, name, pool, settings, notices), settings)
+        if primary is None:
+            primary = evaluated
+            wanted = evaluated.curve.smallest_for_share(settings.target) * settings.chunk_bytes_rank
+            capacities = settings.capacities_bytes or default_capacities(
+                pool.working_set_bytes_rank,
+                evaluated.curve.saturation_chunks * settings.chunk_bytes_rank,
+                round_up_bytes(wanted),
+            )
+        orders.append(_order_curve(name, evaluated, capacities, pool, settings))
+    assert primary is not None  # noqa: S101 - order_names is never empty
+    advice = recommend(primary.point, primary.curve, orders[0], pool, settings, available)
+    return SizeResult(
+        workload=summarise(workload),
+        model=settings.weight.model,
+        tp=settings.weight.tp,
+        bytes_per_token_rank=settings.weight.bytes_per_token_rank,
+        chunk_tokens=settings.chunk_tokens,
+        notes=settings.weight.notes,
+        pool=pool,
+        orders=tuple(orders),
+        recommendation=advice,
+        seconds=saved_seconds(advice, settings),
+        sources=tuple(sources),
+        warnings=tuple(notices),
+    )
+
+
+class _Evaluated:
+    """One order's stretches and curve, and points of it in bytes."""
+
+    def __init__(self, workload: Workload, order: list[int], settings: SizeSettings) -> None:
+        self.settings = settings
+        self.pieces: Pieces = stack_pieces(workload, order, settings.chunk_tokens, with_output=False)
+        if settings.gpu_kv_tokens is None:
+            resident = np.zeros(len(order), dtype=np.int64)
+        else:
+            resident = resident_tokens(
+                workload, order, block_tokens=GPU_BLOCK_TOKENS, capacity_tokens=settings.gpu_kv_tokens
+            )
+        self.resident_tokens = int(resident.sum())
+        self.curve = CapacityCurve(self.pieces, workload.prompt_tokens[order], resident, settings.chunk_tokens)
+
+    def point(self, host_bytes: int, working_set_bytes_rank: float) -> SizePoint:
+        chunks = tier_chunks(host_bytes, self.settings.chunk_bytes_rank)
+        [point] = self.curve.points([chunks])
+        bound = best_coverage_tokens(self.pieces, chunks, self.settings.chunk_tokens) if self.settings.bound else None
+        return SizePoint(
+            host_bytes_rank=host_bytes,
+            chunks=chunks,
+            gamma_h=gamma_host(working_set_bytes_rank, host_bytes),
+            coverage_tokens=point.coverage_tokens,
+            restored_tokens=point.restored_tokens,
+            computed_tokens=point.computed_tokens,
+            best_coverage_tokens=bound,
+        )
+
+
+def _order_curve(
+    name: str, evaluated: _Evaluated, capacities: Iterable[int], pool: Pool, settings: SizeSettings
+) -> OrderCurve:
+    curve, chunk_bytes = evaluated.curve, settings.chunk_bytes_rank
+    sizes = sorted({0, *capacities})
+    return OrderCurve(
+        name=name,
+        curve=tuple(evaluated.point(size, pool.working_set_bytes_rank) for size in sizes),
+        knee_bytes_rank=curve.knee_chunks * chunk_bytes,
+        shares=tuple((share, curve.smallest_for_share(share) * chunk_bytes) for share in SHARES),
+        best_restored_tokens=curve.best_restored_tokens,
+        saturation_bytes_rank=curve.saturation_chunks * chunk_bytes,
+        resident_tokens=evaluated.resident_tokens,
+    )
+
+
+def _pool(workload: Workload, settings: SizeSettings) -> Pool:
+    given = settings.agents is not None
+    agents = float(settings.agents) if settings.agents is not None else round(workload.active_tasks, 1)
+    mean, gpu = workload.mean_prompt_tokens, settings.gpu_kv_tokens
+    return Pool(
+        agents=int(agents) if given else agents,
+        agents_given=given,
+        working_set_bytes_rank=working_set_bytes(agents, mean, settings.weight.bytes_per_token_rank),
+        gamma_g=gamma_gpu(agents, mean, gpu) if gpu else None,
+        gpu_kv_tokens=gpu,
+    )
+
+
+def _order(
+    workload: Workload, name: str, pool: Pool, settings: SizeSettings, notices: list[dict[str, str]]
+) -> list[int]:
+    slots = max(1, round(pool.agents))
+    if name == "recorded":
+        return recorded(workload)
+    if name == "round-robin":
+        return round_robin(workload, slots)
+    times = timing(workload, settings.rates)
+    if times.assumed_service_calls:
+        rates = settings.rates
+        notices.append({
+            "code": "service-assumed",
+            "text": f"{times.assumed_service_calls} of {len(workload)} calls have no service time: assumed "
+            f"{rates.prefill_us_per_token:g} µs per fresh prompt token and {rates.decode_ms_per_token:g} ms per "
+            "output token in the closed loop",
+            "hint": "set --prefill-us-per-token and --decode-ms-per-token, or give --obr",
+        })  # fmt: skip
+    if times.assumed_gap_calls:
+        notices.append({
+            "code": "gap-assumed",
+            "text": f"{times.assumed_gap_calls} of {len(workload)} calls have neither a gap nor an arrival time: "
+            "they follow their task's previous response at once in the closed loop",
+            "hint": "the working set is then at its largest; record times for a closer figure",
+        })  # fmt: skip
+    return closed_loop(workload, slots, times)
