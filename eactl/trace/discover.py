@@ -10,7 +10,8 @@ from eactl.errors import TraceError
 from eactl.trace.bytestream import OnBytes, is_stdin
 from eactl.trace.call import Notice
 from eactl.trace.options import TraceOptions
-from eactl.trace.readers import Reader, by_name, detect
+from eactl.trace.readers import by_name, detect
+from eactl.trace.readers.base import Reader
 from eactl.trace.tracefile import TraceFile
 
 _NAMED_FILES = 10

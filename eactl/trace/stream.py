@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from eactl.errors import TraceError
@@ -12,7 +11,7 @@ from eactl.trace.bytestream import OnBytes
 from eactl.trace.call import Call, Notice, PromptKind, Source
 from eactl.trace.discover import find_files
 from eactl.trace.options import TraceOptions
-from eactl.trace.readers import Reader
+from eactl.trace.readers.base import Reader
 
 _BATCHES_BYTES = 32 << 20  # all files together hold about this much undecoded text
 _LEAST_BATCH_BYTES = 1 << 16

@@ -60,13 +60,11 @@ class Reader(ABC):
         """The Source of this file."""
         return Source(path=self.file.name, format=self.name, kind=kind, unit_tokens=unit_tokens, **fields)
 
-    def block_tokens(self, recorded: int | None, default: int | None = None) -> int:
+    def block_tokens(self, recorded: int | None, default: int = 1) -> int:
         """Tokens per block id: what the trace records, else ``--block-tokens``, else the format's own size."""
         given = self.options.block_tokens
         if recorded is None:
-            size = given if given is not None else default
-            assert size is not None
-            return size
+            return default if given is None else given
         if given is not None and given != recorded:
             raise TraceError(
                 f"--block-tokens {given} contradicts the trace, which records {recorded}",
@@ -160,19 +158,24 @@ class LineReader(Reader):
     def _rows_each(self, records: list[Any], numbers: Sequence[int]) -> list[Call]:
         calls: list[Call] = []
         for record, number in zip(records, numbers, strict=True):
-            try:
-                calls += self.rows([record], [number])
-            except BadLineError as error:
-                self.bad(number, error)
+            calls += self._row(record, number)
         return calls
 
+    def _row(self, record: Any, number: int) -> list[Call]:
+        try:
+            return self.rows([record], [number])
+        except BadLineError as error:
+            self.bad(number, error)
+            return []
+
     def _decode_each(self, batch: LineBatch) -> tuple[list[Any], list[int]]:
-        records, numbers = [], []
+        records: list[Any] = []
+        numbers: list[int] = []
         for at, (line, number) in enumerate(zip(batch.lines, batch.numbers, strict=True), 1):
-            try:
-                records.append(orjson.loads(line))
+            error = _decode_into(records, line)
+            if error is None:
                 numbers.append(number)
-            except orjson.JSONDecodeError as error:
+            else:
                 self.bad(number, why_not_json(line, error, cut=batch.cut and at == len(batch.lines)))
         return records, numbers
 
@@ -186,6 +189,14 @@ class LineReader(Reader):
             else:
                 self.bad(number, BadLineError(f"the line holds {json_type(record)}, not a JSON object"))
         return kept, kept_numbers
+
+
+def _decode_into(records: list[Any], line: bytes) -> orjson.JSONDecodeError | None:
+    try:
+        records.append(orjson.loads(line))
+    except orjson.JSONDecodeError as error:
+        return error
+    return None
 
 
 def why_not_json(line: bytes, error: orjson.JSONDecodeError, *, cut: bool) -> BadLineError:
@@ -204,12 +215,5 @@ def why_not_json(line: bytes, error: orjson.JSONDecodeError, *, cut: bool) -> Ba
 
 def json_type(value: object) -> str:
     """The JSON name of a value's type, for messages."""
-    names = {
-        dict: "an object",
-        list: "an array",
-        str: "a string",
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-    }
-    return "null" if value is None else names.get(type(value), type(value).__name__)
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -87,8 +87,8 @@ class MooncakeReader(LineReader):
         return list(
             map(
                 Call, sessions, prompt_tokens.tolist(), ids, repeat(self.unit), outputs, repeat(None), positions,
-                columns.or_none(arrivals), repeat(None) if gaps is None else columns.or_none(gaps), repeat(None), salts, models,
-                repeat(self.scope), repeat(0), numbers,
+                columns.or_none(arrivals), repeat(None) if gaps is None else columns.or_none(gaps), repeat(None),
+                salts, models, repeat(self.scope), repeat(0), numbers,
             )
         )  # fmt: skip
 

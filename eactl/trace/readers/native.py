@@ -99,9 +99,8 @@ class NativeReader(LineReader):
         ends = np.cumsum(counts).tolist()
         ids = [flat[end - count : end] for end, count in zip(ends, counts, strict=True)]
         self.count(prompt_tokens, outputs)
-        return common.calls(
-            prompt_tokens.tolist(), ids, self.unit, outputs, repeat(None), self.scope, repeat(0), numbers
-        )
+        tokens = prompt_tokens.tolist()
+        return common.calls(tokens, ids, self.unit, outputs, repeat(None), self.scope, repeat(0), numbers)
 
     def _token_rows(self, records: Records, numbers: Sequence[int]) -> list[Call]:
         common = _Common(records)
@@ -188,8 +187,8 @@ def _output(value: Any) -> tuple[int | None, Ids | None]:
 
 def _recorded_notices(warnings: Any) -> list[Notice]:
     """The header's warnings; whatever has another shape is left out."""
-    notices = []
-    for warning in warnings if isinstance(warnings, list) else []:
-        if isinstance(warning, dict) and isinstance(warning.get("text"), str):
-            notices.append(Notice(str(warning.get("code", "recorded")), warning["text"], str(warning.get("hint", ""))))
-    return notices
+    return [
+        Notice(str(warning.get("code", "recorded")), warning["text"], str(warning.get("hint", "")))
+        for warning in (warnings if isinstance(warnings, list) else [])
+        if isinstance(warning, dict) and isinstance(warning.get("text"), str)
+    ]
