@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +51,7 @@ def test_a_step_towards_a_descendant_is_its_ancestor_just_below(prompts: list[li
     chain = [node]
     while chain[-1] != root:
         chain.append(index.parent[chain[-1]])
-    for below, above in zip(chain, chain[1:], strict=False):
+    for below, above in pairwise(chain):
         assert index.towards(above, node) == below
     if node != root:
         assert index.first_below_root[node] == chain[-2]
