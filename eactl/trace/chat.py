@@ -1,0 +1,45 @@
+"""One recorded chat request of a text log, before it is turned into tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the provider measured: ``prompt_tokens`` is the whole prompt, cached parts included."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None  # read from the provider's cache
+    written_tokens: int | None = None  # newly written to the provider's cache
+    output_tokens: int | None = None
+
+
+@dataclass(slots=True)
+class ChatRequest:
+    """A request as the client sent it, as far as the log holds it.
+
+    ``messages`` and ``tools`` are the JSON objects of the log, in the order sent, roles as in the OpenAI chat
+    format (system, developer, user, assistant, tool); ``response`` is the assistant message that came back.
+    ``exact`` is False where the log does not hold the true prompt (hidden system prompt, edited history); what
+    is known to be missing is bounded by ``hidden_tokens``. Times as in eactl.trace.call.Call.
+    """
+
+    session: str | None
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None = None
+    response: dict[str, Any] | None = None
+    usage: Usage | None = None
+    turn: int = 0
+    model: str | None = None
+    adapter: str | None = None
+    salt: str | None = None
+    arrival_s: float | None = None
+    gap_s: float | None = None
+    service_s: float | None = None
+    exact: bool = True
+    hidden_tokens: tuple[int, int | None] = (0, 0)
+    prompt_token_ids: list[int] | None = None
+    where: str = ""  # file:line
+    events: list[str] = field(default_factory=list)  # e.g. "compaction", when the log itself says so
