@@ -231,6 +231,12 @@ def cpu_model(root: Path = ROOT) -> str | None:
     return match.group(1).strip() if match else None
 
 
+def cpu_flags(root: Path = ROOT) -> frozenset[str]:
+    """Instruction-set flags of the processor (x86 ``flags``, Arm ``Features``), empty where unknown."""
+    match = re.search(r"(?m)^(?:flags|Features)\s*:\s*(.+)$", _read(root / "proc/cpuinfo"))
+    return frozenset(match.group(1).split()) if match else frozenset()
+
+
 def _meminfo(text: str) -> dict[str, int]:
     """Fields of a meminfo file; those in kB as bytes, counts as they are."""
     fields: dict[str, int] = {}

@@ -96,7 +96,7 @@ def sample(measure: Callable[[], float], effort: Effort, clock: Clock = time.per
     """Repeat ``measure`` (which returns seconds) after a warm-up, until the effort is spent.
 
     Warm-up ends when a time is no longer clearly faster than the one before (pages mapped, clocks up), after
-    ``warm_ups`` runs, or when it would eat half the effort; its times are thrown away. ``clock`` only bounds the effort.
+    ``warm_ups`` runs, or when it would eat half the effort; its times are thrown away. ``clock`` bounds the effort.
     """
     start = clock()
     previous = measure()

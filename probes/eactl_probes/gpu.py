@@ -1,0 +1,148 @@
+"""What NVML says about the GPUs: memory, link, NUMA node, MIG, other processes, driver. Everything may be absent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from eactl import hostinfo
+from eactl.model.link import LinkState
+from eactl_probes.notices import Notices
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """One GPU (or MIG slice) as NVML describes it; None is "NVML does not say"."""
+
+    index: int
+    name: str
+    uuid: str
+    pci_bus_id: str | None
+    memory_total_bytes: int | None
+    memory_used_bytes: int | None
+    link: LinkState | None
+    link_max: LinkState | None
+    numa_node: int | None
+    mig: bool | None
+    nvlink_c2c: bool | None
+    other_processes: int | None
+
+
+class Nvml:
+    """An open NVML session."""
+
+    def __init__(self, module: Any) -> None:
+        self._nvml = module
+
+    def driver_version(self) -> str | None:
+        """The driver's version."""
+        return self._ask(lambda: str(self._nvml.nvmlSystemGetDriverVersion()))
+
+    def gpus(self) -> tuple[GpuFacts, ...]:
+        """All GPUs of the machine that this process may see through NVML, in NVML's order."""
+        count = self._ask(lambda: int(self._nvml.nvmlDeviceGetCount())) or 0
+        handles = [self._by_index(index) for index in range(count)]
+        return tuple(self._facts(index, handle) for index, handle in enumerate(handles) if handle is not None)
+
+    def _by_index(self, index: int) -> Any | None:
+        return self._ask(lambda: self._nvml.nvmlDeviceGetHandleByIndex(index))
+
+    def by_uuid(self, uuid: str, index: int) -> GpuFacts | None:
+        """The GPU, or MIG slice, with this UUID (``GPU-…`` or ``MIG-…``), under the caller's number ``index``."""
+        handle = self._handle(uuid)
+        return None if handle is None else self._facts(index, handle)
+
+    def link_now(self, uuid: str) -> LinkState | None:
+        """Link generation and width at this moment: only meaningful while something is being copied."""
+        handle = self._handle(uuid)
+        return None if handle is None else self._link(self._parent(handle))
+
+    def _handle(self, uuid: str) -> Any | None:
+        full = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+        return self._ask(lambda: self._nvml.nvmlDeviceGetHandleByUUID(full))
+
+    def _parent(self, handle: Any) -> Any:
+        """The physical GPU of a MIG slice; the GPU itself otherwise. Links and PCI addresses belong to it."""
+        return self._ask(lambda: self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)) or handle
+
+    def _facts(self, index: int, handle: Any) -> GpuFacts:
+        nvml, board = self._nvml, self._parent(handle)
+        memory = self._ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        pci = self._ask(lambda: _text(nvml.nvmlDeviceGetPciInfo(board).busId))
+        maximum = self._ask(
+            lambda: LinkState(
+                int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(board)), int(nvml.nvmlDeviceGetMaxPcieLinkWidth(board))
+            )
+        )
+        mig = self._ask(lambda: int(nvml.nvmlDeviceGetMigMode(board)[0]) == 1)
+        return GpuFacts(
+            index=index,
+            name=self._ask(lambda: _text(nvml.nvmlDeviceGetName(handle))) or "unknown GPU",
+            uuid=self._ask(lambda: _text(nvml.nvmlDeviceGetUUID(handle))) or "",
+            pci_bus_id=pci,
+            memory_total_bytes=int(memory.total) if memory else None,
+            memory_used_bytes=int(memory.used) if memory else None,
+            link=self._link(board),
+            link_max=maximum,
+            numa_node=hostinfo.pci_numa_node(pci) if pci else None,
+            mig=mig,
+            nvlink_c2c=self._ask(lambda: bool(nvml.nvmlDeviceGetC2cModeInfoV1(board).isC2cEnabled)),
+            other_processes=self._ask(lambda: self._others(handle)),
+        )
+
+    def _link(self, handle: Any) -> LinkState | None:
+        nvml = self._nvml
+        return self._ask(
+            lambda: LinkState(
+                int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)), int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle))
+            )
+        )
+
+    def _others(self, handle: Any) -> int:
+        # In a container NVML reports pids of the host, so our own may not match: it is not there before we use the GPU.
+        return sum(process.pid != os.getpid() for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+
+    def _ask(self, question: Callable[[], T]) -> T | None:
+        """The answer, None when this driver or GPU does not support the question."""
+        try:
+            return question()
+        except (self._nvml.NVMLError, AttributeError):  # AttributeError: a binding older than the question
+            return None
+
+
+@contextmanager
+def nvml_session(notices: Notices, *, expected: bool) -> Iterator[Nvml | None]:
+    """An NVML session, or None with a warning where ``expected`` (there is a GPU, so NVML should be there too)."""
+    try:
+        import pynvml
+    except ImportError:
+        if expected:
+            notices.add(
+                "no-nvml", "nvidia-ml-py is not installed: link, NUMA node and other processes are not known",
+                "pip install 'eactl[probes]'",
+            )  # fmt: skip
+        yield None
+        return
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        if expected:
+            notices.add(
+                "no-nvml", f"NVML does not start ({error}): link, NUMA node and other processes are not known",
+                "give the container the driver's utility capability (NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+            )  # fmt: skip
+        yield None
+        return
+    try:
+        yield Nvml(pynvml)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
