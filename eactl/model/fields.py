@@ -7,83 +7,105 @@ from dataclasses import dataclass
 
 from eactl.errors import UsageError
 
-# Far above any published model; a value beyond it is a corrupt file, not a bigger model.
-MAX_LAYERS = 4096
-MAX_HEADS = 1 << 14
-MAX_DIM = 1 << 20
+# Well above any published model: a value beyond these is a corrupt file, not a bigger model.
+MAX_LAYERS = 2048
+MAX_HEADS = 4096
+MAX_HEAD_DIM = 1 << 14
+MAX_HIDDEN = 1 << 20
+MAX_WINDOW = 1 << 30
 
-_HINT = "check the file or use the model's original config.json"
+_CHECK_FILE = "check the file against the model's published config.json"
+_OWN_NUMBER = "measure its bytes per token in the engine and give those (--kv-bytes-per-token of eactl size)"
 
 
 @dataclass(frozen=True)
 class Fields:
-    """A configuration object with checked reads; ``where`` is its place within the file (``text_config``)."""
+    """A configuration object with checked reads; ``where`` says in messages which part of which model it is.
+
+    Every read raises UsageError when the value has the wrong type or is outside its bounds; null counts as absent.
+    """
 
     values: Mapping[str, object]
-    where: str = "config"
+    where: str = "model config"
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self.values.get(name) is not None
 
-    def flag(self, name: str) -> bool:
-        """A boolean field; false when it is absent or null."""
+    def flag(self, name: str) -> bool | None:
+        """A boolean field, or None."""
         value = self.values.get(name)
         if value is None or isinstance(value, bool):
-            return bool(value)
-        raise self.error(f"{name} is {_shown(value)}, not true or false")
+            return value
+        raise self.wrong(f"{name} is {shown(value)}, not true or false")
 
     def text(self, name: str) -> str | None:
-        """A string field; None when it is absent or null."""
+        """A string field, or None."""
         value = self.values.get(name)
         if value is None or isinstance(value, str):
             return value
-        raise self.error(f"{name} is {_shown(value)}, not a string")
+        raise self.wrong(f"{name} is {shown(value)}, not a string")
 
-    def integer(self, name: str, *, low: int, high: int) -> int | None:
-        """A whole number in ``low..high``; None when the field is absent or null."""
+    def integer(self, name: str, *, low: int = 1, high: int) -> int | None:
+        """A whole number in ``low..high``, or None."""
         value = self.values.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(f"{name} is {_shown(value)}, not a whole number")
-        if not low <= value <= high:
-            raise self.error(f"{name} is {_shown(value)}, outside {low} to {high}")
-        return value
+        return None if value is None else self._whole(name, value, low, high)
 
-    def first(self, names: Iterable[str], *, high: int) -> int | None:
-        """The first of several spellings of one positive number that is present."""
-        return next((n for n in (self.integer(name, low=1, high=high) for name in names) if n is not None), None)
+    def first(self, names: Iterable[str], *, low: int = 1, high: int) -> int | None:
+        """The first of several spellings of one number that is present, or None."""
+        found = (self.integer(name, low=low, high=high) for name in names)
+        return next((number for number in found if number is not None), None)
 
     def required(self, names: Iterable[str], meaning: str, *, high: int) -> int:
-        """Like ``first``, but an absence is an error: class defaults of other software are not guessed."""
+        """Like ``first``, but an absence is an error: other software's class defaults are not guessed."""
         names = tuple(names)
         value = self.first(names, high=high)
         if value is None:
-            raise self.error(f"{meaning} is missing ({' or '.join(names)})")
+            raise self.wrong(f"{meaning} is missing ({' or '.join(names)})")
         return value
 
     def items(self, name: str) -> list[object] | None:
-        """A list field; None when it is absent or null."""
+        """A list field, or None."""
         value = self.values.get(name)
         if value is None or isinstance(value, list):
             return value
-        raise self.error(f"{name} is {_shown(value)}, not a list")
+        raise self.wrong(f"{name} is {shown(value)}, not a list")
 
-    def object(self, name: str) -> Fields | None:
-        """A nested object; None when it is absent or null."""
+    def integers(self, name: str, *, low: int, high: int) -> list[int] | None:
+        """A list of whole numbers in ``low..high``, or None."""
+        values = self.items(name)
+        return None if values is None else [self._whole(f"{name}[{i}]", v, low, high) for i, v in enumerate(values)]
+
+    def nested(self, name: str) -> Fields | None:
+        """A nested object, or None."""
         value = self.values.get(name)
-        if value is None:
-            return None
+        return None if value is None else self.within(value, name)
+
+    def within(self, value: object, name: str) -> Fields:
+        """``value``, found under ``name``, as Fields of its own."""
         if isinstance(value, Mapping):
-            return Fields(value, name if self.where == "config" else f"{self.where}.{name}")
-        raise self.error(f"{name} is {_shown(value)}, not an object")
+            return Fields(value, f"{self.where}: {name}")
+        raise self.wrong(f"{name} is {shown(value)}, not an object")
 
-    def error(self, what: str, *, hint: str = _HINT) -> UsageError:
-        """A UsageError placed at this part of the configuration."""
-        return UsageError(what, where=f"model {self.where}", hint=hint)
+    def wrong(self, what: str) -> UsageError:
+        """An error about a missing, malformed or contradictory field."""
+        return UsageError(what, where=self.where, hint=_CHECK_FILE)
+
+    def unsupported(self, what: str) -> UsageError:
+        """An error about a model whose KV cannot be priced from its configuration."""
+        return UsageError(what, where=self.where, hint=_OWN_NUMBER)
+
+    def _whole(self, name: str, value: object, low: int, high: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.wrong(f"{name} is {shown(value)}, not a whole number")
+        if not low <= value <= high:
+            raise self.wrong(f"{name} is {shown(value)}, outside {low} to {high}")
+        return value
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """A value for a message, shortened: configurations can hold anything."""
+    if isinstance(value, (dict, list)):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**30 else "a number of over 30 digits"
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,4 +1,8 @@
-"""KV bytes per token and rank (β_rank, Eq. 1) of a model from its configuration."""
+"""KV bytes per token and rank (β_rank, Eq. 1) of any model, from its configuration.
+
+The paper's equation is for grouped-query attention; MLA, sliding windows, hybrids and models with two kinds of layers
+follow the rules by which vLLM lays out their caches (``AttentionSpec`` page sizes, ``get_num_kv_heads``).
+"""
 
 from __future__ import annotations
 
@@ -6,78 +10,179 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eactl.errors import UsageError
-from eactl.model.fields import MAX_DIM, MAX_HEADS, MAX_LAYERS, Fields
+from eactl.model.attention import INDEXER, MLA, KvLayer, ModelShape, read_shape
+from eactl.model.kvdtype import KvDtype, parse_kv_dtype
+
+MAX_TP = 1024
+_INDEXER_GROUP = 128  # elements of an indexer key that share one float32 scale
 
 
 @dataclass(frozen=True)
 class LayerGroup:
-    """Layers of one kind: ``bytes_per_token_rank`` is the sum over the group's ``count`` layers."""
+    """Layers of one kind. Byte counts are for all ``count`` layers together.
+
+    ``unique_bytes_per_token`` counts every head once, ``copies`` ranks hold the same bytes. A group of kind ``state``
+    keeps nothing per token.
+    """
 
     kind: str
     count: int
     bytes_per_token_rank: int
-    unique_bytes_per_token: int
+    unique_bytes_per_token: int = 0
+    copies: int = 1
     window_tokens: int | None = None
+    kv_heads: int = 0
+    kv_heads_rank: int = 0
+    k_dim: int = 0
+    v_dim: int = 0
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a model's KV weighs; all byte counts are exact integers."""
+    """What a model's KV weighs at one TP and data type; all counts are exact integers, in bytes.
+
+    ``state_bytes_per_sequence_rank`` is 0 without state layers and None when the configuration does not give their
+    size. ``mtp_bytes_per_token_rank`` comes on top when the engine uses the checkpoint's layers of multi-token
+    prediction, None when not known.
+    """
 
     model: str | None
     tp: int
     kv_dtype: str
     layers: tuple[LayerGroup, ...]
-    bytes_per_token_rank: int
-    growing_bytes_per_token_rank: int
-    unique_bytes_per_token: int
     tier_ranks: int
     state_bytes_per_sequence_rank: int | None = 0
+    mtp_layers: int = 0
+    mtp_bytes_per_token_rank: int | None = 0
     notes: tuple[str, ...] = ()
 
     @property
+    def bytes_per_token_rank(self) -> int:
+        """One token's KV in all attention layers on one rank."""
+        return sum(group.bytes_per_token_rank for group in self.layers)
+
+    @property
+    def growing_bytes_per_token_rank(self) -> int:
+        """The part of it that grows with the context; layers with a window stop growing at the window."""
+        return sum(group.bytes_per_token_rank for group in self.layers if group.window_tokens is None)
+
+    @property
     def bytes_per_token_total(self) -> int:
-        """Summed over the ranks of one tensor-parallel engine."""
+        """One token's KV on all ranks together, copies included."""
         return self.bytes_per_token_rank * self.tp
 
     @property
+    def unique_bytes_per_token(self) -> int:
+        """One token's KV with every head counted once."""
+        return sum(group.unique_bytes_per_token for group in self.layers)
+
+    @property
     def tier_bytes_per_token_rank(self) -> int:
-        """What one token occupies in the host tier of one rank: the number that sizing uses."""
+        """What one token takes in one rank's host tier: all attention layers, windowed ones included.
+
+        LMCache's in-process connector switches vLLM's hybrid cache manager off and stores every attention layer for
+        every token; its multi-process server does the same except for windows shorter than a chunk, so this is exact
+        there too or an upper bound.
+        """
         return self.bytes_per_token_rank
 
     @property
     def tier_bytes_per_token_total(self) -> int:
-        """What one token occupies in all ranks' host tiers together (ranks that store nothing do not count)."""
+        """What one token takes in the tiers of all ranks that store (MLA is stored by the first rank only)."""
         return self.tier_bytes_per_token_rank * self.tier_ranks
+
+    def tier_chunk_bytes_rank(self, chunk_tokens: int) -> int:
+        """What one chunk takes in one rank's tier: its tokens, and one snapshot of the state if the model has one."""
+        return self.tier_bytes_per_token_rank * chunk_tokens + (self.state_bytes_per_sequence_rank or 0)
 
 
 def footprint(
     config: Mapping[str, object], *, tp: int = 1, kv_dtype: str = "auto", model: str | None = None
 ) -> Footprint:
-    """KV bytes per token of the model that ``config`` (a config.json's object) describes, at ``tp`` ranks.
+    """The footprint of the model that ``config`` (the object in a config.json) describes, on ``tp`` ranks.
 
-    Raises UsageError for an impossible TP, an unknown attention or a missing field.
+    Raises UsageError for a TP the model cannot be split over, an unknown attention or data type, and a configuration
+    that is not of a model with KV per token or lacks a field.
     """
-    fields = Fields(config)
-    if kv_dtype not in ("auto", "bfloat16", "float16"):
-        raise UsageError(f"unknown KV dtype {kv_dtype!r}", where="--kv-dtype", hint="use auto, bfloat16 or float16")
-    for name in ("kv_lora_rank", "layer_types", "compress_ratios", "block_configs", "text_config"):
-        if fields.has(name):
-            raise fields.error(f"unsupported config: {name}")
-    layers = fields.required(("num_hidden_layers",), "the number of layers", high=MAX_LAYERS)
-    heads = fields.required(("num_attention_heads",), "the number of query heads", high=MAX_HEADS)
-    kv_heads = fields.first(("num_key_value_heads",), high=MAX_HEADS) or heads
-    dim = fields.first(("head_dim",), high=MAX_DIM)
-    if dim is None:
-        dim = fields.required(("hidden_size",), "the hidden size", high=MAX_DIM) // heads
-    if heads % tp or (kv_heads >= tp and kv_heads % tp) or (kv_heads < tp and tp % kv_heads):
-        raise UsageError(f"{heads} query and {kv_heads} KV heads cannot be split over {tp} ranks", where="--tp")
-    per_head = layers * 2 * dim * 2
-    group = LayerGroup("full", layers, per_head * max(1, kv_heads // tp), per_head * kv_heads)
-    return Footprint(
-        model=model, tp=tp, kv_dtype="bfloat16", layers=(group,),
-        bytes_per_token_rank=group.bytes_per_token_rank,
-        growing_bytes_per_token_rank=group.bytes_per_token_rank,
-        unique_bytes_per_token=group.unique_bytes_per_token,
-        tier_ranks=tp,
-    )  # fmt: skip
+    from eactl.model.footprint_notes import notes_on
+
+    shape = read_shape(config, model=model)
+    check_tp(shape, tp, model=model)
+    dtype = resolve_dtype(shape, kv_dtype)
+    groups = [_price(layer, count, tp, dtype) for layer, count in shape.layers]
+    if shape.state_layers:
+        groups.append(LayerGroup("state", shape.state_layers, 0))
+    state: int | None = 0
+    if shape.state_layers:
+        state = None if shape.state is None else shape.state_layers * shape.state.bytes_on_rank(tp)
+    mtp = None
+    if shape.mtp is not None:
+        mtp = sum(_price(layer, shape.mtp_layers, tp, dtype).bytes_per_token_rank for layer in shape.mtp)
+    is_replicated = all(layer.is_replicated for layer, _ in shape.layers) and not shape.state_layers
+    bare = Footprint(
+        model=model,
+        tp=tp,
+        kv_dtype=dtype.name,
+        layers=tuple(groups),
+        tier_ranks=1 if is_replicated else tp,
+        state_bytes_per_sequence_rank=state,
+        mtp_layers=shape.mtp_layers,
+        mtp_bytes_per_token_rank=mtp,
+    )
+    return notes_on(bare, shape, requested_dtype=kv_dtype)
+
+
+def check_tp(shape: ModelShape, tp: int, *, model: str | None = None) -> None:
+    """Raise UsageError where ``tp`` ranks cannot share the model's heads, naming the values that can."""
+    if isinstance(tp, bool) or not isinstance(tp, int) or not 1 <= tp <= MAX_TP:
+        raise UsageError(f"{tp!r} ranks", where="--tp", hint=f"give a whole number from 1 to {MAX_TP}")
+    reason = _impossible(shape, tp)
+    if reason is not None:
+        fits = [str(n) for n in range(1, 65) if _impossible(shape, n) is None]
+        raise UsageError(
+            f"{model or 'the model'} cannot run on {tp} ranks: {reason}", where="--tp", hint=f"use {', '.join(fits)}"
+        )
+
+
+def _impossible(shape: ModelShape, tp: int) -> str | None:
+    """Why ``tp`` ranks cannot share the heads (vLLM: query heads divide; KV heads divide, or repeat evenly)."""
+    for heads in {shape.query_heads, *(layer.query_heads for layer, _ in shape.layers)}:
+        if heads % tp:
+            return f"{heads} query heads do not divide"
+    for layer, _ in shape.layers:
+        if not layer.is_replicated and layer.kv_heads % tp and tp % layer.kv_heads:
+            return f"{layer.kv_heads} KV heads neither divide nor repeat evenly"
+    return None
+
+
+def resolve_dtype(shape: ModelShape, requested: str) -> KvDtype:
+    """The data type that KV is stored in. ``auto`` is what the checkpoint asks for, else the model's own in 16 bits."""
+    dtype = parse_kv_dtype(requested)
+    if dtype is None:
+        dtype = shape.kv_dtype or shape.dtype or KvDtype("bfloat16")
+        if dtype.name == "float32":
+            dtype = KvDtype("bfloat16")  # engines serve 32-bit checkpoints in 16 bits
+    has_indexer = any(layer.kind == INDEXER for layer, _ in shape.layers)
+    return KvDtype("fp8_ds_mla") if has_indexer and dtype.is_fp8 else dtype
+
+
+def _price(layer: KvLayer, count: int, tp: int, dtype: KvDtype) -> LayerGroup:
+    heads_rank = max(1, layer.kv_heads // tp)
+    if layer.kind == INDEXER:
+        per_head = layer.k_dim + layer.k_dim // _INDEXER_GROUP * 4  # 8-bit key and scales, whatever the KV type
+    elif layer.kind == MLA:
+        per_head = dtype.latent_bytes(layer.k_dim)
+    else:
+        per_head = dtype.side_bytes(layer.k_dim) + dtype.side_bytes(layer.v_dim)
+    return LayerGroup(
+        kind=layer.kind,
+        count=count,
+        bytes_per_token_rank=count * heads_rank * per_head,
+        unique_bytes_per_token=count * layer.kv_heads * per_head,
+        copies=heads_rank * tp // layer.kv_heads,
+        window_tokens=layer.window_tokens,
+        kv_heads=layer.kv_heads,
+        kv_heads_rank=heads_rank,
+        k_dim=layer.k_dim,
+        v_dim=layer.v_dim,
+    )
