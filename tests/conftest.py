@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).resolve().parent.parent
 
 # No deadline: a busy machine is not a bug. With CI set, the same examples every time, so that a red run is repeatable.
-_common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("local", **_common)
-settings.register_profile("ci", derandomize=True, print_blob=True, **_common)
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 

@@ -48,8 +48,8 @@ def _visit(node: ast.AST, *, at_import: bool) -> Iterator[Import]:
             full = f"{node.module}.{name.name}"
             yield Import(full if full in modules() else str(node.module), node.lineno, at_import)
     elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-        for child in node.orelse:
-            yield from _visit(child, at_import=at_import)
+        for statement in node.orelse:
+            yield from _visit(statement, at_import=at_import)
     else:
         inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):

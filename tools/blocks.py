@@ -1,6 +1,7 @@
 """Generated blocks of Markdown files: the help of a command, or a command with what it prints.
 
-A block stands between ``<!-- help: eactl size -->`` or ``<!-- run: eactl size ... -->`` and ``<!-- end -->``.
+A block stands between ``<!-- help: eactl size -->``, ``<!-- help: all -->`` or ``<!-- run: eactl size ... -->`` and
+``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ _BLOCK = re.compile(r"(<!-- (help|run): (.+?) -->\n)(.*?)(<!-- end -->)", re.DOT
 
 def fill(text: str, commands: Sequence[Entry], *, root: Path) -> str:
     """The Markdown with every block made anew. Raises ValueError for a command that is not there or that fails."""
-    helps = {entry.name: entry.help_text() for entry in commands}
+    helps = {entry.name: f"```text\n{entry.help_text()}\n```" for entry in commands}
+    helps["all"] = "\n".join(
+        f"<details><summary><code>{name}</code></summary>\n\n{text}\n\n</details>" for name, text in helps.items()
+    )
 
     def block(match: re.Match[str]) -> str:
         opening, kind, line, _, closing = match.groups()
-        if kind == "help" and line not in helps:
-            raise ValueError(f"help block for an unknown command: {line}")
-        body = f"```text\n{helps[line]}\n```" if kind == "help" else f"```console\n$ {line}\n{_output(line, root)}\n```"
+        if kind == "run":
+            body = f"```console\n$ {line}\n{_output(line, root)}\n```"
+        elif line in helps:
+            body = helps[line]
+        else:
+            raise ValueError(f"a help block for an unknown command: {line}")
         return f"{opening}{body}\n{closing}"
 
     return _BLOCK.sub(block, text)
@@ -48,5 +55,5 @@ def _output(line: str, root: Path) -> str:
         check=False,
     )
     if done.returncode:
-        raise ValueError(f"exit status {done.returncode} from: {line}\n{done.stderr}")
+        raise ValueError(f"exit status {done.returncode} from: {line}\n{done.stderr.rstrip()}")
     return "\n".join(row.rstrip() for row in done.stdout.rstrip("\n").splitlines())
