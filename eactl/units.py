@@ -47,6 +47,12 @@ def human_bytes(size_bytes: float) -> str:
     raise AssertionError("unreachable")
 
 
+def human_gib(size_bytes: float) -> str:
+    """``0.25 GiB``, ``11.5 GiB``, ``1,140 GiB``: tier sizes are compared with each other, so never another unit."""
+    value = size_bytes / GIB
+    return f"{value:,.0f} GiB" if value >= 100 else f"{value:.3g} GiB"
+
+
 def human_count(count: float) -> str:
     """``940``, ``12.3K``, ``147.1M``, ``2.1G``: token counts in a sentence."""
     value = float(count)

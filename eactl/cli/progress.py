@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
+
+class ByteProgress:
+    """A bar over the bytes of the input, silent unless standard error is a terminal."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._done = 0
+        self._bar: ProgressBar[int] | None = None
+
+    def total(self, total_bytes: int) -> None:
+        """Draw the bar from here on, out of ``total_bytes``."""
+        if sys.stderr.isatty() and total_bytes:
+            self._bar = click.progressbar(
+                length=total_bytes, label=self._label, file=sys.stderr, update_min_steps=1 << 20
+            )
+            self._bar.update(self._done)
+
+    def __call__(self, read_bytes: int) -> None:
+        """Count bytes just read."""
+        self._done += read_bytes
+        if self._bar is not None:
+            self._bar.update(read_bytes)
+
+    def close(self) -> None:
+        """Leave the terminal clean for what follows."""
+        if self._bar is not None:
+            self._bar.render_finish()
+            self._bar = None
+
 
 @contextmanager
-def byte_progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A callback ``(done, total)`` that draws a bar on a terminal, or None elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.length = max(total, 1)
-            bar.update(done - bar.pos)
-
-        yield show
+def byte_progress(label: str) -> Iterator[ByteProgress]:
+    """Progress that is taken off the screen when the block ends, whatever ends it."""
+    progress = ByteProgress(label)
+    try:
+        yield progress
+    finally:
+        progress.close()
 
 
 def show_warnings(warnings: Sequence[Mapping[str, str]]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import click
 
 from eactl.cli.progress import byte_progress, show_warnings
 from eactl.errors import UsageError
@@ -32,25 +31,27 @@ def run_size(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
 
     from eactl.report.size import size_text
     from eactl.trace import TraceOptions, open_trace
+    from eactl.trace.notices import reading_notices
     from eactl.trace.workload import load_workload
 
     trace_options = TraceOptions(
         format=options["format_name"], block_tokens=options["block_tokens"], skip_bad_lines=options["skip_bad_lines"]
     )
-    with byte_progress("reading") as on_bytes:
-        stream = open_trace(paths, trace_options, on_bytes=on_bytes)
+    with byte_progress("reading") as progress:
+        stream = open_trace(paths, trace_options, on_bytes=progress)
+        progress.total(stream.total_bytes)
         workload = load_workload(stream)
     result = size_trace(
         workload, settings, available,
         sources=[source.as_dict() for source in stream.sources],
-        warnings=[notice.as_dict() for notice in stream.warnings],
+        warnings=[notice.as_dict() for notice in reading_notices(stream.warnings, stream.sources)],
     )  # fmt: skip
     if plot is not None:
         from eactl.report.plot import write_size_plot
 
         write_size_plot(result, plot)
     show_warnings(result.warnings)
-    width = min(click.get_terminal_size()[0] if hasattr(click, "get_terminal_size") else 100, 100)
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     text = "" if options["as_json"] else size_text(result, width=width)
     emit("size", result.as_dict(), as_json=options["as_json"], output=output, text=text)
 

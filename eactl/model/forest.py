@@ -30,14 +30,46 @@ class Placement(NamedTuple):
 
 
 class _Run:
-    """The stretch ``[start, start + len(ids))`` of one path that its latest call left contiguous."""
+    """The stretch of one path that its latest call left contiguous, from ``start`` down to ``stop``.
 
-    __slots__ = ("ends", "ids", "nodes")
+    ``ids`` holds the path's ids from depth ``base`` on, maybe with room for more: the next call of an agent
+    mostly appends, and then only what is new has to be copied.
+    """
 
-    def __init__(self, ids: npt.NDArray[Any], nodes: list[int], ends: list[int]) -> None:
+    __slots__ = ("base", "ends", "ids", "nodes", "start")
+
+    def __init__(self, ids: npt.NDArray[Any], base: int, start: int, nodes: list[int], ends: list[int]) -> None:
         self.ids = ids
+        self.base = base
+        self.start = start
         self.nodes = nodes  # from top to bottom
         self.ends = ends  # their end depths, in units from the root
+
+    @property
+    def stop(self) -> int:
+        return self.ends[-1]
+
+    def common_with(self, ids: npt.NDArray[Any]) -> int:
+        """The depth down to which the path of ``ids`` runs along; both agree above ``start``."""
+        start, base = self.start, self.base
+        stop = min(self.ends[-1], len(ids))
+        differs = self.ids[start - base : stop - base] != ids[start:stop]
+        first = int(differs.argmax())
+        return start + first if differs[first] else stop
+
+    def id_at(self, depth: int) -> int:
+        return int(self.ids[depth - self.base])
+
+    def extended(self, ids: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+        """An array that begins with ``ids``, which go on where this run stops; None if it holds less than that."""
+        if self.base or self.ids.dtype != ids.dtype:
+            return None
+        kept, stop = self.ids, self.stop
+        if len(kept) < len(ids):
+            kept = np.empty(len(ids) + len(ids) // 4, dtype=ids.dtype)
+            kept[:stop] = self.ids[:stop]
+        kept[stop : len(ids)] = ids[stop:]
+        return kept
 
 
 class ForestBuilder:
@@ -79,12 +111,14 @@ class ForestBuilder:
         nodes: list[int] = []
         ends: list[int] = []
         node, depth = root, 0
+        kept: npt.NDArray[Any] | None = None
         while depth < total:
             child = self._child.get((node << 63) + int(ids[depth]))
             if child is None:
                 break
             run = self._run_at.pop(child)
-            depth += _common_prefix(run.ids, ids[depth:])
+            depth = run.common_with(ids)
+            kept = run.extended(ids) if depth == run.stop else None
             node = self._take(run, depth, nodes, ends)
         shared = depth
         if depth < total:
@@ -96,7 +130,8 @@ class ForestBuilder:
             node = leaf
         if not nodes:
             return Placement(root, root, 0)
-        run = _Run(np.array(ids), nodes, ends)  # a copy: the caller's array may be a view of a whole file
+        # Unless an array is there to go on with, a copy: the caller's may be a view of a whole file.
+        run = _Run(np.array(ids) if kept is None else kept, 0, 0, nodes, ends)
         prompt_node = root if mark == 0 else self._boundary(run, mark)
         self._run_at[nodes[0]] = run
         return Placement(prompt_node, node, shared)
@@ -131,10 +166,10 @@ class ForestBuilder:
         nodes += run.nodes[: at + 1]
         ends += run.ends[: at + 1]
         if at + 1 < len(run.nodes):
-            left = run.ids[depth - run.ends[-1] :]
-            if left.base is not None and 2 * len(left) <= len(run.ids):
-                left = left.copy()  # let go of the part that moved
-            self._run_at[run.nodes[at + 1]] = _Run(left, run.nodes[at + 1 :], run.ends[at + 1 :])
+            ids, base = run.ids, run.base
+            if 2 * (run.stop - depth) <= len(ids):  # let go of the part that moved
+                ids, base = ids[depth - base : run.stop - base].copy(), depth
+            self._run_at[run.nodes[at + 1]] = _Run(ids, base, depth, run.nodes[at + 1 :], run.ends[at + 1 :])
         return nodes[-1]
 
     def _boundary(self, run: _Run, depth: int) -> int:
@@ -151,18 +186,10 @@ class ForestBuilder:
         self._made_by[upper] = self._made_by[lower]
         self._child[(parent << 63) + first] = upper
         self._parent[lower] = upper
-        self._first_id[lower] = first_below = int(run.ids[depth - run.ends[-1]])
+        self._first_id[lower] = first_below = run.id_at(depth)
         self._child[(upper << 63) + first_below] = lower
         run.nodes.insert(at, upper)
         run.ends.insert(at, depth)
-
-
-def _common_prefix(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> int:
-    """Number of leading equal ids."""
-    length = min(len(left), len(right))
-    differs = left[:length] != right[:length]
-    first = int(differs.argmax())
-    return first if differs[first] else length
 
 
 @dataclass(frozen=True)

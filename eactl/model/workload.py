@@ -55,9 +55,11 @@ class Workload:
 
     @property
     def prompts_exact(self) -> bool:
-        """Whether token identity is known to the token and outputs too, so that stable tokens are exact."""
-        ends = self.forest.end_tokens[self.path_node]
-        return bool((self.unit_tokens == 1).all() and (ends == self.prompt_tokens + self.output_tokens).all())
+        """Whether all token ids that a later call could repeat are known, so that stable tokens are exact."""
+        continued = np.unique(self.previous[self.previous >= 0])
+        processed = self.prompt_tokens[continued] + self.output_tokens[continued]
+        known = self.forest.end_tokens[self.path_node[continued]] == processed
+        return bool((self.unit_tokens == 1).all() and known.all())
 
     def shared_with_previous(self, *, with_output: bool) -> Int64s:
         """Per call, tokens shared with the task's previous prompt (followed by its output if ``with_output``).

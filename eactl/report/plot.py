@@ -24,7 +24,7 @@ def check_plot_target(path: Path) -> None:
     if path.suffix.lower() not in _KINDS:
         raise UsageError(f"no plot format for {path.name!r}", where="--plot", hint=f"end it in {', '.join(_KINDS)}")
     try:
-        import matplotlib  # noqa: F401, ICN001
+        import matplotlib  # noqa: F401
     except ImportError as error:
         raise CannotRunHereError(
             "matplotlib is not installed", where="--plot", hint="pip install 'eactl[plot]'"
@@ -63,7 +63,9 @@ def _figure(result: SizeResult) -> Figure:
     axes.axvline(result.pool.working_set_bytes_rank / GIB, color="#999999", ls="--", lw=1, label="working set (Eq. 5)")
     if advice.host_bytes_rank:
         axes.axvline(advice.host_bytes_rank / GIB, color="#222222", lw=1, label="recommended")
-    axes.set(xlabel="host tier, GiB per rank", ylabel="computed prefill, million tokens", xlim=(0, None), ylim=(0, None))
+    axes.set(
+        xlabel="host tier, GiB per rank", ylabel="computed prefill, million tokens", xlim=(0, None), ylim=(0, None)
+    )
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eactl.report.chart import lines
 from eactl.report.table import table
 from eactl.sizing.result import OrderCurve, Recommendation, SizePoint, SizeResult
-from eactl.units import GIB, human_bytes, human_count
+from eactl.units import GIB, human_bytes, human_count, human_gib
 
 
 def size_text(result: SizeResult, *, width: int, chart: bool = True) -> str:
@@ -24,17 +24,17 @@ def sentence(advice: Recommendation) -> str:
     """One sentence: how many GiB per rank and in total, what it saves, whether it fits here, what to run next."""
     if not advice.host_bytes_rank:
         return f"No host tier: {advice.reason}. Next: {advice.next_step}"
-    total = human_bytes(advice.host_bytes_total)
+    total = human_gib(advice.host_bytes_total)
     tiers = f"{advice.tiers} ranks" if advice.tiers > 1 else "one rank"
     text = (
-        f"Give the tier {human_bytes(advice.host_bytes_rank)} per rank, {total} in total ({tiers}): it restores "
+        f"Give the tier {human_gib(advice.host_bytes_rank)} per rank, {total} in total ({tiers}): it restores "
         f"{human_count(advice.point.restored_tokens)} tokens and leaves {human_count(advice.point.computed_tokens)} "
         f"of {human_count(advice.computed_without_tokens)} to compute ({_less(advice, advice.point)} less)"
     )
     if advice.fits is False and advice.affordable is not None:
         text += (
-            f"; {advice.available_from} has {human_bytes(advice.available_bytes or 0)}, enough for "
-            f"{human_bytes(advice.affordable.host_bytes_rank)} per rank, which computes "
+            f"; {advice.available_from} has {human_gib(advice.available_bytes or 0)}, enough for "
+            f"{human_gib(advice.affordable.host_bytes_rank)} per rank, which computes "
             f"{_less(advice, advice.affordable)} less"
         )
         if advice.lever == "admission":
@@ -60,8 +60,8 @@ def _facts(result: SizeResult) -> str:
         f"Footprint  {human_bytes(result.bytes_per_token_rank)} per token and rank"
         f"{f' ({result.model}, TP {result.tp})' if result.model else ''}, "
         f"{human_bytes(result.chunk_bytes_rank)} per chunk of {result.chunk_tokens} tokens",
-        f"Pool       {agents}: reuse working set {human_bytes(pool.working_set_bytes_rank)} per rank (Eq. 5), "
-        f"measured knee {human_bytes(result.orders[0].knee_bytes_rank)} ({result.orders[0].name} order)",
+        f"Pool       {agents}: reuse working set {human_gib(pool.working_set_bytes_rank)} per rank (Eq. 5), "
+        f"measured knee {human_gib(result.orders[0].knee_bytes_rank)} ({result.orders[0].name} order)",
     ]
     if pool.gamma_g is not None and pool.gpu_kv_tokens is not None:
         verdict = "does not fit" if pool.gamma_g > 1 else "fits"
@@ -108,7 +108,8 @@ def curve_chart(result: SizeResult, order: OrderCurve, *, width: int) -> str:
     return lines(
         [point.host_bytes_rank / GIB for point in order.curve],
         [point.computed_tokens / 1e6 for point in order.curve],
-        title="computed prefill, million tokens, over GiB per rank",
+        x_label="GiB per rank",
+        y_label="computed, M",
         width=min(width, 88),
         marks=[
             ("working set (Eq. 5)", result.pool.working_set_bytes_rank / GIB),

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Ids: TypeAlias = npt.NDArray[np.int64]
+Ids: TypeAlias = npt.NDArray[np.signedinteger]  # int32 where the ids fit (half the memory to compare), else int64
 PromptKind: TypeAlias = Literal["tokens", "blocks"]
 
 NO_IDS: Ids = np.empty(0, dtype=np.int64)
@@ -79,3 +79,21 @@ class Source:
     warnings: list[Notice] = field(default_factory=list)
     chained: bool = True  # equal id means equal prefix; False: ids tell single blocks only
     tokenizer: str | None = None  # whose token ids these are, where that is recorded
+
+    def as_dict(self) -> dict[str, object]:
+        """The entry for this file in a command's JSON ``sources``."""
+        return {
+            "path": self.path,
+            "format": self.format,
+            "tasks": self.tasks,
+            "calls": self.calls,
+            "prompt_tokens": self.prompt_tokens,
+            "output_tokens": self.output_tokens,
+            "exact": self.exact,
+            "lower_tokens": self.lower_tokens,
+            "upper_tokens": self.upper_tokens,
+            "skipped": self.skipped,
+            "skipped_lines": self.skipped_lines,
+            "duplicate_of": self.duplicate_of,
+            "warnings": [notice.as_dict() for notice in self.warnings],
+        }
