@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+RAW_ROLE = "prompt"  # the role of a message whose text went to the engine as it is, without a chat template
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -21,7 +23,9 @@ class ChatRequest:
     """A request as the client sent it, as far as the log holds it.
 
     ``messages`` and ``tools`` are the JSON objects of the log, in the order sent, roles as in the OpenAI chat
-    format (system, developer, user, assistant, tool); ``response`` is the assistant message that came back.
+    format (system, developer, user, assistant, tool), or one message of role ``prompt`` (RAW_ROLE) where the log
+    holds the text after templating; ``response`` is the assistant message that came back. Objects are shared
+    between the requests of a session: read them, do not change them.
     ``exact`` is False where the log does not hold the true prompt (hidden system prompt, edited history); what
     is known to be missing is bounded by ``hidden_tokens``. Times as in eactl.trace.call.Call.
     """
@@ -43,3 +47,5 @@ class ChatRequest:
     prompt_token_ids: list[int] | None = None
     where: str = ""  # file:line
     events: list[str] = field(default_factory=list)  # e.g. "compaction", when the log itself says so
+    parent: str | None = None  # the session that started this one (sub-agents)
+    response_token_ids: list[int] | None = None

@@ -1,0 +1,63 @@
+"""Opening text logs: from paths to one stream of chat requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from eactl.errors import TraceError
+from eactl.trace.bytestream import OnBytes
+from eactl.trace.call import Notice, Source
+from eactl.trace.chat import ChatRequest
+from eactl.trace.discover import find_files
+from eactl.trace.options import TraceOptions
+from eactl.trace.readers.textbase import TextReader
+
+
+def open_chat(
+    paths: Sequence[Path], options: TraceOptions | None = None, *, on_bytes: OnBytes | None = None
+) -> ChatStream:
+    """Look at every file under ``paths`` and make ready to read their requests.
+
+    Paths and errors as in eactl.trace.open_trace. A trace of block ids holds no text and is refused with TraceError.
+    """
+    options = options or TraceOptions()
+    readers, warnings = find_files(paths, options, on_bytes)
+    texts = [reader for reader in readers if isinstance(reader, TextReader)]
+    others = [reader for reader in readers if not isinstance(reader, TextReader)]
+    if not texts:
+        raise TraceError(
+            f"a {others[0].name} trace holds no text", where=others[0].file.name,
+            hint="eactl size and eactl trace profile read it; a log of messages is needed here",
+        )  # fmt: skip
+    warnings += [
+        Notice("no-text", f"{reader.file.name} is a {reader.name} trace without text and was left out")
+        for reader in others
+    ]
+    return ChatStream(texts, warnings)
+
+
+class ChatStream:
+    """The requests of one or several logs, lazily; iterate once.
+
+    Files come one after the other; within a file, and within what belongs together (a folder of one file per
+    request), requests come in the order in which they were sent. ``sources`` has one entry per file; their
+    counters fill while requests are taken.
+    """
+
+    def __init__(self, readers: Sequence[TextReader], warnings: list[Notice]) -> None:
+        self._readers = readers
+        self.warnings = warnings
+        self.total_bytes = sum(reader.file.size_bytes for reader in readers)
+
+    @property
+    def sources(self) -> list[Source]:
+        """What was opened, file by file."""
+        return [reader.source for reader in self._readers]
+
+    def __iter__(self) -> Iterator[ChatRequest]:
+        for reader in self._readers:
+            yield from reader.requests()
+        if not any(source.calls for source in self.sources):
+            where = self.sources[0].path if len(self.sources) == 1 else f"{len(self.sources)} files"
+            raise TraceError("the log holds no requests", where=where, hint="check that it was written completely")

@@ -1,0 +1,202 @@
+"""Request logs with one JSON object per request: the plain format of condenser-check, OpenAI-style logs, batch
+input files and LiteLLM payloads.
+
+The plain line is ``{"session","turn","messages":[...],"tools":[...],"usage":{...},"salt","model"}``. Other names for
+the same things are read as well, and the request may lie one level down (``body``, ``request``, ``request.body``).
+Lines without text but with token counts are requests too: their usage alone can show a broken prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from eactl.trace import chatforms
+from eactl.trace.chat import RAW_ROLE, ChatRequest
+from eactl.trace.chatforms import seconds, usage_of
+from eactl.trace.options import TraceOptions
+from eactl.trace.readers.base import BadLineError
+from eactl.trace.readers.textbase import TextReader, first_objects
+from eactl.trace.tracefile import Head, TraceFile
+
+_SESSION = ("session", "session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "chat_id",
+            "litellm_session_id", "litellm_trace_id", "trace_id")  # fmt: skip
+_SALT = ("salt", "cache_salt")
+_ADAPTER = ("adapter", "lora", "lora_name", "lora_request")
+_START = ("arrival_s", "startTime", "start_time", "request_time", "timestamp", "created_at", "created", "time", "ts")
+_END = ("endTime", "end_time")
+_BODIES = (("request", "body"), ("body",), ("request",), ("kwargs",), ("data",), ("input",))
+_TEXT_KEYS = ("messages", "prompt", "input")
+
+
+class ChatJsonlReader(TextReader):
+    """Requests of a JSONL log, in file order."""
+
+    name = "chat-jsonl"
+
+    def __init__(self, file: TraceFile, options: TraceOptions) -> None:
+        super().__init__(file, options)
+        records = first_objects(file.head)
+        first = _field(records[0], _body(records[0]), _START) if records else None
+        relative = isinstance(first, (int, float)) and first < 1e8
+        self.absolute_times = not relative
+        self.source.common_clock = not relative
+        self.source.has_times = first is not None
+        self._turns: dict[str, int] = {}
+        self._latest_s = 0.0
+        self._backward_steps = 0
+
+    @staticmethod
+    def sniff(head: Head) -> str | None:
+        records = first_objects(head)
+        if not records:
+            return "no JSON object on a line"
+        if any("hash_ids" in record for record in records):
+            return "it has 'hash_ids'"
+        for record in records:
+            body = _body(record)
+            if isinstance(body.get("messages"), list):
+                return None
+            if isinstance(body.get("prompt"), (str, list)) and "trace" not in str(record.get("schema", "")):
+                return None
+            if _counts_only(record, body):
+                return None
+        return "no 'messages'"
+
+    def read(self) -> Iterator[ChatRequest]:
+        for number, record in self.objects():
+            try:
+                request = self._request(record)
+            except BadLineError as error:
+                self.bad(number, error)
+                continue
+            request.where = self.at(number)
+            self._watch_clock(request)
+            yield request
+        if self._backward_steps:
+            self.warn("time-goes-back", f"times go back {self._backward_steps} times; the file's order was kept",
+                      "sort the log by time if its order is not the order of sending")  # fmt: skip
+
+    def _request(self, record: dict[str, Any]) -> ChatRequest:
+        body = _body(record)
+        try:
+            messages = _messages(body)
+        except ValueError as error:
+            raise BadLineError(str(error)) from None
+        reply = record.get("response", body.get("response"))
+        usage = _usage(record, body, reply)
+        if messages is None:
+            if usage is None:
+                raise BadLineError("no 'messages'", "the log does not hold the requests' text, or this is no request")
+            messages = []
+        session = _name(_field(record, body, _SESSION))
+        metadata = record.get("metadata") if isinstance(record.get("metadata"), dict) else body.get("metadata")
+        if session is None and isinstance(metadata, dict):
+            session = _name(_field(metadata, metadata, _SESSION))
+        started, ended = seconds(_field(record, body, _START)), seconds(_field(record, record, _END))
+        turn = record.get("turn")
+        if type(turn) is not int or turn < 0:
+            turn = self._turns.get(session, 0) if session is not None else 0
+        if session is not None:
+            self._turns[session] = turn + 1
+        tools = body.get("tools")
+        extra = body.get("extra_body") if isinstance(body.get("extra_body"), dict) else {}
+        return ChatRequest(
+            session=session, messages=messages, tools=_tools(tools), response=_response(reply),
+            usage=usage, turn=turn, model=_name(_field(record, body, ("model",))),
+            adapter=_name(_field(record, body, _ADAPTER)),
+            salt=_name(_field(record, body, _SALT) or _field(extra, extra, _SALT)),
+            arrival_s=started, gap_s=seconds(record.get("gap_s")),
+            service_s=None if started is None or ended is None or ended < started else ended - started,
+            exact=bool(messages), hidden_tokens=(0, 0) if messages else (0, None),
+            prompt_token_ids=_ids(_field(record, body, ("prompt_token_ids", "input_ids"))),
+        )  # fmt: skip
+
+    def _watch_clock(self, request: ChatRequest) -> None:
+        if request.arrival_s is not None:
+            self._backward_steps += request.arrival_s < self._latest_s
+            self._latest_s = request.arrival_s
+
+
+def _body(record: dict[str, Any]) -> dict[str, Any]:
+    """The request's own object: the record, or what it wraps."""
+    if any(key in record for key in _TEXT_KEYS if not isinstance(record.get(key), dict)):
+        return record
+    for path in _BODIES:
+        value: Any = record
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, dict) and any(key in value for key in _TEXT_KEYS):
+            return value
+    return record
+
+
+def _messages(body: dict[str, Any]) -> list[dict[str, Any]] | None:
+    if body.get("messages") is not None:
+        return chatforms.from_openai(body["messages"])
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and prompt and all(isinstance(part, dict) for part in prompt):
+        return chatforms.from_openai(prompt)
+    if isinstance(prompt, list) and all(type(part) is int for part in prompt):
+        return [{"role": RAW_ROLE, "content": ""}] if prompt else None
+    if isinstance(prompt, str):
+        return [{"role": RAW_ROLE, "content": prompt}]
+    if body.get("input") is not None:
+        return chatforms.from_responses(body["input"], body.get("instructions"))
+    return None
+
+
+def _field(record: dict[str, Any], body: dict[str, Any], names: tuple[str, ...]) -> Any:
+    for name in names:
+        for place in (record, body):
+            if place.get(name) is not None:
+                return place[name]
+    return None
+
+
+def _name(value: Any) -> str | None:
+    if isinstance(value, dict):
+        value = value.get("name") or value.get("lora_name")
+    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
+
+
+def _usage(record: dict[str, Any], body: dict[str, Any], reply: Any) -> Any:
+    inner = reply.get("body") if isinstance(reply, dict) and isinstance(reply.get("body"), dict) else reply
+    for place in (record.get("usage"), body.get("usage"), inner.get("usage") if isinstance(inner, dict) else None):
+        usage = usage_of(place)
+        if usage is not None:
+            return usage
+    return usage_of(record)
+
+
+def _response(reply: Any) -> dict[str, Any] | None:
+    if isinstance(reply, str):
+        return {"role": "assistant", "content": reply}
+    if not isinstance(reply, dict):
+        return None
+    if isinstance(reply.get("body"), dict):
+        reply = reply["body"]
+    choices = reply.get("choices")
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        message = choices[0].get("message")
+        if isinstance(message, dict):
+            return message
+        return {"role": "assistant", "content": choices[0].get("text")}
+    if reply.get("type") == "message" and isinstance(reply.get("content"), list):
+        return chatforms.assistant_message(reply["content"])
+    return reply if "role" in reply or "content" in reply else None
+
+
+def _tools(tools: Any) -> list[dict[str, Any]] | None:
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        return None
+    return chatforms.from_anthropic_tools(tools) if any("input_schema" in tool for tool in tools) else tools
+
+
+def _ids(value: Any) -> list[int] | None:
+    return value if isinstance(value, list) and value and all(type(part) is int for part in value) else None
+
+
+def _counts_only(record: dict[str, Any], body: dict[str, Any]) -> bool:
+    named = any(key in record for key in _SESSION[:2])
+    return named and _usage(record, body, record.get("response")) is not None

@@ -1,0 +1,8 @@
+"""The readers of text logs, one module per format, in the order in which detection asks them."""
+
+from __future__ import annotations
+
+from eactl.trace.readers.chatjsonl import ChatJsonlReader
+from eactl.trace.readers.textbase import TextReader
+
+TEXT_READERS: tuple[type[TextReader], ...] = (ChatJsonlReader,)
