@@ -19,8 +19,8 @@ class Workload:
     """Calls in recorded order, one array entry per call.
 
     ``task`` numbers the tasks in order of first appearance. ``prompt_node`` is where the prompt's known blocks
-    end in ``forest`` (whole units of ``unit_tokens`` tokens), ``path_node`` where prompt and output end (equal where output ids are unknown).
-    ``output_tokens`` is -1 and times are NaN where nothing was recorded.
+    end in ``forest`` (whole units of ``unit_tokens`` tokens), ``path_node`` where prompt and output end (equal
+    where output ids are unknown). ``output_tokens`` is -1 and times are NaN where nothing was recorded.
     """
 
     task_names: tuple[str, ...]
