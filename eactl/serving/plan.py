@@ -1,0 +1,185 @@
+"""From settings to processes: command lines, environments, the tier's size. Pure: starts and touches nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eactl.serving.settings import ServeSettings, option_value
+from eactl.units import GIB
+
+_API_SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.launchers.api_server.entry")
+_LMCACHE = "import sys; from lmcache.cli.main import main; sys.exit(main())"
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a model's KV weighs in the tier. ``tier_ranks`` of the ``tp`` ranks store (1 for pure MLA)."""
+
+    bytes_per_token_rank: int
+    tier_ranks: int
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The tier in the operator's terms: what one rank is given, what the host has to have in all."""
+
+    bytes_rank: int
+    bytes_total: int
+    ranks: int
+    chunks: int  # per rank, at the configured size
+    kept_gib_rank: tuple[float, float]  # what stays through LMCache's eviction cycle
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "host_gib_rank": round(self.bytes_rank / GIB, 3),
+            "host_gib_total": round(self.bytes_total / GIB, 3),
+            "ranks": self.ranks,
+            "chunks": self.chunks,
+            "kept_gib_rank": [round(size, 3) for size in self.kept_gib_rank],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process to start: ``env`` comes on top of ours, ``ready_url`` answers 200 when it is up."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ready_url: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "argv": list(self.argv), "env": dict(self.env), "ready_url": self.ready_url}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Processes in the order in which they start, and what they are for."""
+
+    processes: tuple[Process, ...]
+    tier: Tier
+    shm_name: str | None
+
+    @property
+    def vllm(self) -> Process:
+        return self.processes[-1]
+
+
+def tier_of(settings: ServeSettings, weight: Weight, host_bytes_rank: int) -> Tier:
+    """One rank's tier and all of them: TP × PP × DP buffers, but one per engine and stage where ranks hold copies."""
+    storing = weight.tier_ranks * settings.pp * settings.dp
+    low = high = 1.0
+    if settings.mode == "multi-process":
+        low, high = settings.watermark * (1 - settings.eviction_ratio), settings.watermark
+    return Tier(
+        bytes_rank=host_bytes_rank,
+        bytes_total=host_bytes_rank * storing,
+        ranks=storing,
+        chunks=host_bytes_rank // (settings.chunk_tokens * weight.bytes_per_token_rank),
+        kept_gib_rank=(host_bytes_rank * low / GIB, host_bytes_rank * high / GIB),
+    )
+
+
+def make_plan(
+    settings: ServeSettings, weight: Weight, host_bytes_rank: int, *, api_server: str, ports: tuple[int, int]
+) -> Plan:
+    """The processes for ``settings``. ``ports`` are the LMCache server's two, ``api_server`` vLLM's module to run."""
+    tier = tier_of(settings, weight, host_bytes_rank)
+    port, http_port = settings.lmcache_port or ports[0], settings.lmcache_http_port or ports[1]
+    multi = settings.mode == "multi-process"
+    start_server = multi and not settings.lmcache_servers
+    shm_name = f"eactl_{port}" if start_server and settings.device == "cpu" else None
+    processes = []
+    if start_server:
+        processes.append(_lmcache_server(settings, tier, port, http_port, shm_name))
+    extra = _connector_config(settings, weight, tier, port, http_port)
+    processes.append(_vllm(settings, tier, extra, api_server))
+    return Plan(tuple(processes), tier, shm_name)
+
+
+def _lmcache_server(settings: ServeSettings, tier: Tier, port: int, http_port: int, shm_name: str | None) -> Process:
+    argv = [
+        sys.executable, "-c", _LMCACHE, "server", "--host", "127.0.0.1", "--port", str(port),
+        "--http-host", "127.0.0.1", "--http-port", str(http_port),
+        "--chunk-size", str(settings.chunk_tokens), "--l1-size-gb", _number(tier.bytes_total / GIB),
+        "--eviction-policy", "LRU", "--eviction-trigger-watermark", _number(settings.watermark),
+        "--eviction-ratio", _number(settings.eviction_ratio),
+    ]  # fmt: skip
+    if shm_name is not None:
+        argv += ["--supported-transfer-mode", "engine_driven", "--shm-name", shm_name, "--no-l1-use-lazy"]
+    return Process("lmcache", tuple(argv), _environment(settings), f"http://127.0.0.1:{http_port}/healthcheck")
+
+
+def _vllm(settings: ServeSettings, tier: Tier, extra: dict[str, Any], api_server: str) -> Process:
+    multi = settings.mode == "multi-process"
+    transfer = {
+        "kv_connector": "EactlMPConnector" if multi else "EactlInProcessConnector",
+        "kv_connector_module_path": f"eactl_plugins.{'mp' if multi else 'inprocess'}_connector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": extra,
+    }
+    argv = [
+        sys.executable, "-m", api_server, "--model", settings.model, "--host", settings.host,
+        "--port", str(settings.port), "--kv-transfer-config", json.dumps(transfer, separators=(",", ":")),
+    ]  # fmt: skip
+    for option, value in (("--tensor-parallel-size", settings.tp), ("--pipeline-parallel-size", settings.pp),
+                          ("--data-parallel-size", settings.dp)):  # fmt: skip
+        if value > 1:
+            argv += [option, str(value)]
+    if settings.kv_dtype != "auto":
+        argv += ["--kv-cache-dtype", settings.kv_dtype]
+    if settings.device == "cpu" and option_value(settings.vllm_args, "--block-size") is None:
+        argv += ["--block-size", "32"]
+    argv += settings.vllm_args
+    env = _environment(settings)
+    if settings.device == "cpu":
+        env["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+    if not multi:
+        env |= {
+            "LMCACHE_CHUNK_SIZE": str(settings.chunk_tokens),
+            "LMCACHE_LOCAL_CPU": "True",
+            "LMCACHE_MAX_LOCAL_CPU_SIZE": _number(tier.bytes_rank / GIB),  # LMCache's unit is GiB per rank
+        }
+    host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared, not bound
+    return Process("vllm", tuple(argv), env, f"http://{host}:{settings.port}/health")
+
+
+def _connector_config(settings: ServeSettings, weight: Weight, tier: Tier, port: int, http_port: int) -> dict[str, Any]:
+    extra: dict[str, Any] = {"eactl.policy": settings.policy, "eactl.theta": settings.theta,
+                             "eactl.window_s": settings.window_s}  # fmt: skip
+    if settings.kappa_chunks is not None:
+        extra["eactl.kappa_chunks"] = settings.kappa_chunks
+    if settings.state_file is not None:
+        extra["eactl.state_file"] = str(settings.state_file)
+    if settings.mode == "in-process":
+        return extra | {"eactl.host_bytes": tier.bytes_rank, "eactl.bytes_per_token": weight.bytes_per_token_rank}
+    extra["eactl.host_bytes"] = tier.bytes_total
+    if settings.lmcache_servers:
+        extra["lmcache.mp.server_urls"] = [f"tcp://{server.host}:{server.port}" for server in settings.lmcache_servers]
+        extra["eactl.status_urls"] = [f"http://{server.host}:{server.http_port}" for server in settings.lmcache_servers]
+    else:
+        extra["lmcache.mp.host"] = "tcp://127.0.0.1"
+        extra["lmcache.mp.port"] = port
+        extra["eactl.status_urls"] = [f"http://127.0.0.1:{http_port}"]
+    if settings.policy == "lazy":
+        extra["lmcache.mp.lazy_offload"] = True
+    return extra
+
+
+def _environment(settings: ServeSettings) -> dict[str, str]:
+    # Every process must hash blocks alike, or what one stores no other finds.
+    return {"PYTHONHASHSEED": "0"}
+
+
+def api_server_modules() -> tuple[str, ...]:
+    """Modules that run vLLM's OpenAI server, in the order of preference."""
+    return _API_SERVERS
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"

@@ -1,0 +1,39 @@
+"""Real engines: vLLM's CPU build and LMCache with a tiny model, started by serve's own plan, one at a time."""
+
+# ruff: noqa: S108
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    missing = importlib.util.find_spec("vllm") is None or importlib.util.find_spec("lmcache") is None
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.engine)
+            if missing:
+                item.add_marker(pytest.mark.skip(reason="needs vLLM and LMCache (make test-engine)"))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random two-layer Qwen3 with its own tokenizer."""
+    from tests.engine.tiny_model import make
+
+    return make(tmp_path_factory.mktemp("tiny") / "tiny-qwen3")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """No process and no shared memory of ours outlives the tests."""
+    shared = Path("/dev/shm")
+    before = set(shared.glob("eactl*")) if shared.is_dir() else set()
+    yield
+    after = set(shared.glob("eactl*")) if shared.is_dir() else set()
+    assert after <= before, f"left in /dev/shm: {sorted(map(str, after - before))}"
