@@ -1,5 +1,5 @@
 """Turning ``--model SPEC`` into a model's configuration, without any network access."""
 
-from eactl.configs.resolve import ResolvedModel, resolve_model
+from eactl.configs.resolve import ResolvedModel, bundled_shapes, resolve_model
 
-__all__ = ["ResolvedModel", "resolve_model"]
+__all__ = ["ResolvedModel", "bundled_shapes", "resolve_model"]

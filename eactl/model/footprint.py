@@ -14,6 +14,7 @@ from eactl.model.attention import INDEXER, MLA, KvLayer, ModelShape, read_shape
 from eactl.model.kvdtype import KvDtype, parse_kv_dtype
 
 MAX_TP = 1024
+_BLOCK_STEP_TOKENS = 16
 _INDEXER_GROUP = 128  # elements of an indexer key that share one float32 scale
 
 
@@ -91,6 +92,19 @@ class Footprint:
         """What one token takes in the tiers of all ranks that store (MLA is stored by the first rank only)."""
         return self.tier_bytes_per_token_rank * self.tier_ranks
 
+    @property
+    def attention_block_tokens(self) -> int | None:
+        """Tokens to which vLLM enlarges attention blocks so that their pages are no smaller than a state's.
+
+        LMCache chunks must be a multiple of it. None without state layers, where the state's size is not known, and
+        for MLA, whose block sizes depend on the backend; in steps of 16 tokens otherwise.
+        """
+        states = next((group.count for group in self.layers if group.kind == "state"), 0)
+        per_token = max(group.bytes_per_token_rank // group.count for group in self.layers)
+        if not states or self.state_bytes_per_sequence_rank is None or any(g.kind == MLA for g in self.layers):
+            return None
+        return -(-self.state_bytes_per_sequence_rank // states // (per_token * _BLOCK_STEP_TOKENS)) * _BLOCK_STEP_TOKENS
+
     def tier_chunk_bytes_rank(self, chunk_tokens: int) -> int:
         """What one chunk takes in one rank's tier: its tokens, and one snapshot of the state if the model has one."""
         return self.tier_bytes_per_token_rank * chunk_tokens + (self.state_bytes_per_sequence_rank or 0)
@@ -104,17 +118,22 @@ def footprint(
     Raises UsageError for a TP the model cannot be split over, an unknown attention or data type, and a configuration
     that is not of a model with KV per token or lacks a field.
     """
+    return weigh(read_shape(config, model=model), tp=tp, kv_dtype=kv_dtype, model=model)
+
+
+def weigh(shape: ModelShape, *, tp: int, kv_dtype: str = "auto", model: str | None = None) -> Footprint:
+    """The footprint of a shape that was read before. Raises UsageError for an impossible TP or data type."""
     from eactl.model.footprint_notes import notes_on
 
-    shape = read_shape(config, model=model)
-    check_tp(shape, tp, model=model)
+    if isinstance(tp, bool) or not isinstance(tp, int) or not 1 <= tp <= MAX_TP:
+        raise UsageError(f"{tp!r} ranks", where="--tp", hint=f"give a whole number from 1 to {MAX_TP}")
+    if (reason := why_not(shape, tp)) is not None:
+        fits = ", ".join(str(n) for n in range(1, 65) if why_not(shape, n) is None)
+        raise UsageError(f"{model or 'the model'} cannot run on {tp} ranks: {reason}", where="--tp", hint=f"use {fits}")
     dtype = resolve_dtype(shape, kv_dtype)
     groups = [_price(layer, count, tp, dtype) for layer, count in shape.layers]
     if shape.state_layers:
         groups.append(LayerGroup("state", shape.state_layers, 0))
-    state: int | None = 0
-    if shape.state_layers:
-        state = None if shape.state is None else shape.state_layers * shape.state.bytes_on_rank(tp)
     mtp = None
     if shape.mtp is not None:
         mtp = sum(_price(layer, shape.mtp_layers, tp, dtype).bytes_per_token_rank for layer in shape.mtp)
@@ -125,34 +144,33 @@ def footprint(
         kv_dtype=dtype.name,
         layers=tuple(groups),
         tier_ranks=1 if is_replicated else tp,
-        state_bytes_per_sequence_rank=state,
+        state_bytes_per_sequence_rank=_state_bytes(shape, tp),
         mtp_layers=shape.mtp_layers,
         mtp_bytes_per_token_rank=mtp,
     )
     return notes_on(bare, shape, requested_dtype=kv_dtype)
 
 
-def check_tp(shape: ModelShape, tp: int, *, model: str | None = None) -> None:
-    """Raise UsageError where ``tp`` ranks cannot share the model's heads, naming the values that can."""
-    if isinstance(tp, bool) or not isinstance(tp, int) or not 1 <= tp <= MAX_TP:
-        raise UsageError(f"{tp!r} ranks", where="--tp", hint=f"give a whole number from 1 to {MAX_TP}")
-    reason = _impossible(shape, tp)
-    if reason is not None:
-        fits = [str(n) for n in range(1, 65) if _impossible(shape, n) is None]
-        raise UsageError(
-            f"{model or 'the model'} cannot run on {tp} ranks: {reason}", where="--tp", hint=f"use {', '.join(fits)}"
-        )
+def why_not(shape: ModelShape, tp: int) -> str | None:
+    """Why ``tp`` ranks cannot share the model's heads, or None if they can.
 
-
-def _impossible(shape: ModelShape, tp: int) -> str | None:
-    """Why ``tp`` ranks cannot share the heads (vLLM: query heads divide; KV heads divide, or repeat evenly)."""
-    for heads in {shape.query_heads, *(layer.query_heads for layer, _ in shape.layers)}:
+    vLLM's rules: query heads divide over the ranks; KV heads divide, or repeat evenly where ranks outnumber them.
+    """
+    for heads in sorted({shape.query_heads, *(layer.query_heads for layer, _ in shape.layers)}):
         if heads % tp:
-            return f"{heads} query heads do not divide"
+            return f"{heads} query heads do not divide by {tp}"
     for layer, _ in shape.layers:
         if not layer.is_replicated and layer.kv_heads % tp and tp % layer.kv_heads:
-            return f"{layer.kv_heads} KV heads neither divide nor repeat evenly"
+            return f"{layer.kv_heads} KV heads neither divide by {tp} nor repeat evenly"
+    if shape.state is not None and not shape.state.fits(tp):
+        return f"{shape.state.heads} state heads do not divide by {tp}"
     return None
+
+
+def _state_bytes(shape: ModelShape, tp: int) -> int | None:
+    if not shape.state_layers:
+        return 0
+    return None if shape.state is None else shape.state_layers * shape.state.bytes_on_rank(tp)
 
 
 def resolve_dtype(shape: ModelShape, requested: str) -> KvDtype:

@@ -39,6 +39,11 @@ def _tier(result: Footprint, shape: ModelShape) -> Iterator[str]:
             "multi-process server stores one snapshot of it with every chunk, so larger chunks spread it thinner; its "
             "in-process connector cannot run such a model."
         )
+        if (block := result.attention_block_tokens) is not None:
+            yield (
+                f"vLLM enlarges attention blocks to about {block:,} tokens to match the state's page (its log has the "
+                "number); chunks must be a multiple of that."
+            )
     if any(group.kind == INDEXER for group in result.layers):
         yield (
             "The sparse-attention indexer has a key cache of its own, counted here; LMCache's multi-process server "
@@ -56,8 +61,7 @@ def _copies(result: Footprint, shape: ModelShape) -> Iterator[str]:
         )
         return
     yield (
-        "LMCache's max_local_cpu_size is a size per rank: the host must hold it "
-        f"{result.tp} times on {result.tp} ranks."
+        f"LMCache's max_local_cpu_size is a size per rank: the host must hold it {result.tp} times, once for each rank."
     )
     repeated = [group for group in result.layers if group.copies > 1 and group.kind not in (MLA, INDEXER)]
     if repeated:
@@ -85,7 +89,8 @@ def _assumed(result: Footprint, shape: ModelShape, requested: str) -> Iterator[s
     if result.mtp_layers:
         extra = result.mtp_bytes_per_token_rank
         added = f"adds {extra:,} bytes per token and rank" if extra is not None else "adds KV of its own"
-        yield f"Speculative decoding with the checkpoint's {result.mtp_layers} MTP layer(s) {added}, not counted here."
+        layers = "MTP layer" if result.mtp_layers == 1 else f"{result.mtp_layers} MTP layers"
+        yield f"Speculative decoding with the checkpoint's {layers} {added}, not counted here."
     if not shape.is_known_family:
         kind = f"Model type {shape.family!r} is not known here" if shape.family else "The config has no model_type"
         yield f"{kind}; its fields describe {_described(result)}, and nothing in it says otherwise."

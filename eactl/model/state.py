@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eactl.errors import UsageError
 from eactl.model.fields import MAX_HEAD_DIM, MAX_HEADS, MAX_HIDDEN, Fields
 
 _SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -27,15 +26,19 @@ class StateLayer:
     groups: int = 0
     group_elements: int = 0
 
+    def fits(self, tp: int) -> bool:
+        """Whether ``tp`` ranks can share the state."""
+        return self.heads % tp == 0 and self._groups(tp) % tp == 0 and self._conv_elements(tp) % tp == 0
+
     def bytes_on_rank(self, tp: int) -> int:
-        """Bytes of this layer's state for one sequence on one rank. Raises UsageError where it cannot be split."""
-        groups = self.groups if self.groups % tp == 0 else max(tp, self.groups)
-        conv = self.conv_elements + groups * self.group_elements
-        if self.heads % tp or conv % tp or groups % tp:
-            raise UsageError(
-                f"{self.heads} state heads cannot be split over {tp} ranks", where="--tp", hint="use a smaller --tp"
-            )
-        return conv // tp * self.conv_bytes + self.recurrent_elements // tp * self.recurrent_bytes
+        """Bytes of this layer's state for one sequence on one of ``tp`` ranks that can share it."""
+        return (self._conv_elements(tp) * self.conv_bytes + self.recurrent_elements * self.recurrent_bytes) // tp
+
+    def _groups(self, tp: int) -> int:
+        return self.groups if self.groups % tp == 0 else max(self.groups, tp)
+
+    def _conv_elements(self, tp: int) -> int:
+        return self.conv_elements + self._groups(tp) * self.group_elements
 
 
 def read_state(fields: Fields, family: str, model_bytes: int) -> StateLayer | None:
