@@ -151,10 +151,17 @@ def fill(buffer: torch.Tensor) -> None:
     """Write bytes that differ within and between the buffer's mebibytes, so that a misplaced copy shows."""
     import torch
 
-    pattern = torch.randint(0, 256, (_PATTERN_BYTES,), dtype=torch.uint8)
-    for part, start in enumerate(range(0, buffer.numel(), _PATTERN_BYTES)):
-        piece = buffer[start : start + _PATTERN_BYTES]
-        piece.copy_(pattern[: piece.numel()] + part % 251)
+    size = buffer.numel()
+    first = buffer[:_PATTERN_BYTES]
+    first.copy_(torch.randint(0, 256, (first.numel(),), dtype=torch.uint8))
+    done = first.numel()
+    while done < size:  # doubling: a few large copies instead of one per mebibyte
+        step = min(done, size - done)
+        buffer[done : done + step].copy_(buffer[:step])
+        done += step
+    whole = size // _PATTERN_BYTES
+    numbers = torch.arange(whole, dtype=torch.int64).view(torch.uint8).view(whole, 8)
+    buffer[: whole * _PATTERN_BYTES].view(whole, _PATTERN_BYTES)[:, :8].copy_(numbers)
 
 
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -135,19 +135,16 @@ class LineFit:
 def fit_line(xs: Sequence[float], times: Sequence[float]) -> LineFit:
     """A robust line through times that grow with x, over x that span orders of magnitude.
 
-    The slope is the median of all pairwise slopes (Theil–Sen), each weighted by its distance in x, so that large
-    transfers decide the rate; the intercept is the median of what is left, weighted by 1/t, so that small transfers
-    decide the overhead. Up to 29 % of the weight may be arbitrary. Neither is ever negative.
+    The slope is the median of all pairwise slopes (Theil–Sen): with sizes spaced by a factor, most pairs contain a
+    large one, so the rate is that of large transfers, and 29 % of the pairs may be arbitrary. The intercept is the
+    median of what is left, weighted by 1/t, so that small transfers decide the overhead. Neither is ever negative.
     Raises ValueError for fewer than two distinct x.
     """
-    slopes, weights = [], []
-    for (x1, t1), (x2, t2) in combinations(zip(xs, times, strict=True), 2):
-        if x1 != x2:
-            slopes.append((t2 - t1) / (x2 - x1))
-            weights.append(abs(x2 - x1))
+    points = sorted(zip(xs, times, strict=True))
+    slopes = [(t2 - t1) / (x2 - x1) for (x1, t1), (x2, t2) in combinations(points, 2) if x1 != x2]
     if not slopes:
         raise ValueError("a line needs two distinct sizes")
-    slope = max(0.0, weighted_median(slopes, weights))
+    slope = max(0.0, median(slopes))
     rests = [t - slope * x for x, t in zip(xs, times, strict=True)]
     intercept = max(0.0, weighted_median(rests, [1 / t for t in times]))
     residuals = tuple((t - intercept - slope * x) / t for x, t in zip(xs, times, strict=True))

@@ -110,6 +110,15 @@ def test_two_spoilt_sizes_of_eight_do_not_move_the_line() -> None:
     assert fit.residuals[5] == pytest.approx(0.667, abs=0.02)
 
 
+def test_a_disturbance_during_the_largest_size_does_not_halve_the_rate() -> None:
+    # 1 GiB is in 7 of the 28 pairs, a quarter: less than the 29 % that the median of pairs can bear.
+    times = [1e-5 + size / 25e9 for size in SIZES]
+    times[-1] *= 2
+    fit = fit_line(SIZES, times)
+    assert 1 / fit.slope == pytest.approx(25e9, rel=0.05)
+    assert fit.residuals[-1] == pytest.approx(0.5, abs=0.03)
+
+
 def test_large_sizes_decide_the_rate_where_small_ones_fit_in_a_cache() -> None:
     # 100 GB/s up to 4 MiB, 10 GB/s beyond: a restore of many MiB sees the 10.
     times = [size / (100e9 if size <= 2**22 else 10e9) for size in SIZES]

@@ -1,0 +1,254 @@
+"""The document of ``probe h2d``: headline figures, and below them every series with its raw samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from eactl.model.link import LinkState, lagging_ranks, link_text, numa_choice
+from eactl.model.obr import Figure
+from eactl.units import GIB
+from eactl_probes.gpu import GpuFacts
+from eactl_probes.h2d import H2dFindings
+from eactl_probes.h2d_series import Direction, Series
+from eactl_probes.notices import Notices
+
+# A pattern this much slower than the fitted rate is limited by the number of pieces, not by the link.
+_PATTERN_SHORTFALL = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRate:
+    """The host-to-device rate that a restore sees, its overhead, and which measurement limits it."""
+
+    bandwidth: Figure
+    overhead: Figure
+    limited_by: str
+
+
+def restore_rate(findings: H2dFindings) -> RestoreRate | None:
+    """The slowest of: the slowest rank alone, the slowest of all at once, the tier's own chunks; None if unmeasured."""
+    main = _main_series(findings, "h2d")
+    bandwidth, overhead = (main.bandwidth, main.overhead) if main else (None, None)
+    if main is None or bandwidth is None or overhead is None:
+        return None
+    candidates = [(bandwidth.value, f"{_device_label(main.gpu)} alone")]
+    if findings.together:
+        candidates.append((min(findings.together), f"the slowest of {len(findings.together)} ranks at once"))
+    candidates.extend((p.bytes_per_s, f"the tier's {p.name}") for p in findings.patterns if p.name == "chunks")
+    slowest, reason = min(candidates)
+    return RestoreRate(bandwidth.scaled(slowest / bandwidth.value), overhead, reason)
+
+
+def h2d_fields(findings: H2dFindings, status: str) -> dict[str, Any]:
+    """All fields of the document; what was not measured is null and has an entry in ``warnings``."""
+    notices = Notices(list(findings.notices.entries))
+    main, back = _main_series(findings, "h2d"), _main_series(findings, "d2h")
+    bandwidth = main.bandwidth if main else None
+    overhead = main.overhead if main else None
+    rate = restore_rate(findings)
+    if bandwidth is None:
+        notices.add("no-bandwidth", "fewer than two sizes were measured: no bandwidth", "run the probe to its end")
+    if not findings.together:
+        notices.add(
+            "no-concurrent", "one rank only: nothing was copied at once", "use --ranks, or a machine with more GPUs"
+        )
+    _note_outliers(findings, notices)
+    _note_patterns(findings, bandwidth, notices)
+    return {
+        "status": status,
+        "device": findings.device,
+        "device_name": findings.environment.get("device_name"),
+        "pinned": main.memory == "pinned" if main else None,
+        "points": _points(main) if main else [],
+        "bandwidth_gib_s": _gib_s(bandwidth.value) if bandwidth else None,
+        "bandwidth_band_gib_s": [_gib_s(bandwidth.low), _gib_s(bandwidth.high)] if bandwidth else None,
+        "overhead_us": overhead.value * 1e6 if overhead else None,
+        "overhead_band_us": [overhead.low * 1e6, overhead.high * 1e6] if overhead else None,
+        "worst_residual": fit.worst_residual if main and (fit := main.fit()) else None,
+        "d2h_gib_s": _gib_s(back.bandwidth.value) if back and back.bandwidth else None,
+        "pageable_gib_s": _pageable(findings),
+        "concurrent_gib_s": _gib_s(min(findings.together)) if findings.together else None,
+        "concurrent_ranks_gib_s": [_gib_s(rank) for rank in findings.together],
+        "restore_gib_s": _gib_s(rate.bandwidth.value) if rate else None,
+        "restore_limited_by": rate.limited_by if rate else None,
+        "patterns": _patterns(findings),
+        "numa_node": main.numa_node if main else None,
+        "numa": _numa(findings, notices),
+        "link": _link(findings, main, notices),
+        "gpus": [_gpu(facts, findings.links.get(facts.index)) for facts in findings.gpus],
+        "verified": all(series.verified for series in findings.series) if findings.series else None,
+        "timer_overhead_us": None if findings.timer_overhead_s is None else findings.timer_overhead_s * 1e6,
+        "series": [_series(series) for series in findings.series],
+        "environment": dict(findings.environment),
+        "warnings": notices.entries,
+    }
+
+
+def _main_series(findings: H2dFindings, direction: Direction) -> Series | None:
+    """The slowest rank's series in this direction, from the memory a tier would use (pinned where there is a GPU)."""
+    memory = "pinned" if findings.device == "cuda" else "pageable"
+    candidates = [s for s in findings.series if s.direction == direction and s.memory == memory and s.points]
+    fitted = [(series.bandwidth.value, i) for i, series in enumerate(candidates) if series.bandwidth]
+    if not fitted:
+        return candidates[0] if candidates else None
+    return candidates[min(fitted)[1]]
+
+
+def _points(series: Series) -> list[dict[str, Any]]:
+    return [
+        {
+            "bytes": p.size_bytes,
+            "median_s": p.samples.median_s,
+            "mad_s": p.samples.mad_s,
+            "samples": len(p.samples.seconds),
+        }
+        for p in series.points
+    ]
+
+
+def _series(series: Series) -> dict[str, Any]:
+    fit = series.fit()
+    points = [
+        {
+            "bytes": point.size_bytes,
+            "median_s": point.samples.median_s,
+            "mad_s": point.samples.mad_s,
+            "outliers": list(point.samples.outliers),
+            "residual": fit.residuals[index] if fit else None,
+            "samples_s": list(point.samples.seconds),
+        }
+        for index, point in enumerate(series.points)
+    ]
+    return {
+        "gpu": series.gpu,
+        "direction": series.direction,
+        "memory": series.memory,
+        "numa_node": series.numa_node,
+        "bandwidth_gib_s": _gib_s(series.bandwidth.value) if series.bandwidth else None,
+        "overhead_us": series.overhead.value * 1e6 if series.overhead else None,
+        "verified": series.verified,
+        "points": points,
+    }
+
+
+def _patterns(findings: H2dFindings) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": pattern.name,
+            "gpu": pattern.gpu,
+            "piece_bytes": pattern.piece_bytes,
+            "pieces": pattern.pieces,
+            "gib_s": _gib_s(pattern.bytes_per_s),
+            "samples_s": list(pattern.samples.seconds),
+        }
+        for pattern in findings.patterns
+    ]
+
+
+def _numa(findings: H2dFindings, notices: Notices) -> dict[str, Any] | None:
+    if not findings.numa_rates:
+        return None
+    verdicts = []
+    for gpu in sorted({rate.gpu for rate in findings.numa_rates}, key=lambda g: -1 if g is None else g):
+        rates = {rate.node: rate.bytes_per_s for rate in findings.numa_rates if rate.gpu == gpu}
+        choice = numa_choice(rates, _device_label(gpu))
+        if choice:
+            verdicts.append(choice.text)
+    for rate in findings.numa_rates:
+        if rate.observed_node is not None and rate.observed_node != rate.node:
+            notices.add(
+                "numa-elsewhere", f"memory asked for on node {rate.node} was placed on node {rate.observed_node}",
+                "check free memory per node (eactl probe host)",
+            )  # fmt: skip
+    rates_out = [{**asdict(rate), "gib_s": _gib_s(rate.bytes_per_s)} for rate in findings.numa_rates]
+    return {"rates": rates_out, "verdicts": verdicts}
+
+
+def _link(findings: H2dFindings, main: Series | None, notices: Notices) -> dict[str, Any] | None:
+    """Generation and width during a copy against their maximum; null where NVML or a GPU is missing."""
+    facts = next((gpu for gpu in findings.gpus if main is not None and gpu.index == main.gpu), None)
+    if facts is None:
+        if findings.device == "cpu":
+            notices.add("no-link", "memory to memory: there is no host link", "run on the serving machine")
+        return None
+    busy = findings.links.get(facts.index)
+    for gpu in findings.gpus:
+        ok, text = link_text(findings.links.get(gpu.index), gpu.link_max, gpu.link)
+        if ok is False and not gpu.nvlink_c2c:
+            notices.add("link-downgrade", f"GPU {gpu.index}: {text}", "compare with nvidia-smi -q -d PCIE under load")
+        elif ok is None and gpu.link_max is not None:
+            notices.add("link-idle", f"GPU {gpu.index}: {text}", "run the probe again")
+    kind = "NVLink-C2C" if facts.nvlink_c2c else "PCIe"
+    return {"kind": kind, **_state(busy, ""), **_state(facts.link_max, "max_"), **_state(facts.link, "idle_")}
+
+
+def _state(state: LinkState | None, prefix: str) -> dict[str, int | None]:
+    return {f"{prefix}gen": state.gen if state else None, f"{prefix}width": state.width if state else None}
+
+
+def _gpu(facts: GpuFacts, busy: LinkState | None) -> dict[str, Any]:
+    ok, text = link_text(busy, facts.link_max, facts.link)
+    return {**asdict(facts), "link_busy": asdict(busy) if busy else None, "link_ok": ok, "link_text": text}
+
+
+def _pageable(findings: H2dFindings) -> float | None:
+    """The first GPU's rate from pageable memory, the cost of not pinning; null on a CPU, where all is pageable."""
+    if findings.device == "cpu":
+        return None
+    series = next((s for s in findings.series if s.memory == "pageable" and s.direction == "h2d"), None)
+    return _gib_s(series.bandwidth.value) if series and series.bandwidth else None
+
+
+def _note_outliers(findings: H2dFindings, notices: Notices) -> None:
+    for series in findings.series:
+        noisy = [p for p in series.points if len(p.samples.outliers) > len(p.samples.seconds) // 10]
+        if noisy:
+            notices.add(
+                "outliers",
+                f"{_device_label(series.gpu)} {series.direction} {series.memory}: more than a tenth of the samples are "
+                f"outliers at {len(noisy)} of {len(series.points)} sizes",
+                "stop other work on this machine and measure again",
+            )
+    h2d = [s for s in findings.series if s.direction == "h2d" and s.memory == "pinned" and s.bandwidth]
+    for label, rates in (("alone", [s.bandwidth.value for s in h2d if s.bandwidth]), ("at once", findings.together)):
+        _note_lagging(label, rates, notices)
+
+
+def _note_lagging(label: str, rates: Sequence[float], notices: Notices) -> None:
+    for index in lagging_ranks(rates):
+        notices.add(
+            "lagging-rank",
+            f"rank {index} copies at {_gib_s(rates[index]):.1f} GiB/s {label}, the median is "
+            f"{_gib_s(median(rates)):.1f}: every restore waits for it",
+            "check its slot, its NUMA node and whether it shares a switch (nvidia-smi topo -m)",
+        )
+
+
+def _note_patterns(findings: H2dFindings, bandwidth: Figure | None, notices: Notices) -> None:
+    for pattern in findings.patterns:
+        if bandwidth and pattern.bytes_per_s < _PATTERN_SHORTFALL * bandwidth.value:
+            notices.add(
+                "small-pieces",
+                f"{pattern.name} of {pattern.piece_bytes} bytes reach {_gib_s(pattern.bytes_per_s):.1f} of "
+                f"{_gib_s(bandwidth.value):.1f} GiB/s: pieces are too small for the link",
+                "use larger chunks (LMCache chunk_size), or a connector that copies whole chunks",
+            )
+
+
+def _device_label(gpu: int | None) -> str:
+    return "memory" if gpu is None else f"GPU {gpu}"
+
+
+def _gib_s(bytes_per_s: float) -> float:
+    return bytes_per_s / GIB
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """One sentence for the end of the text form."""
+    rate = document.get("restore_gib_s")
+    if rate is None:
+        return "Nothing can be said about the rate of a restore: too little was measured."
+    return f"A restore moves {rate:.1f} GiB/s here ({document.get('restore_limited_by')})."
