@@ -79,6 +79,7 @@ class Source:
     warnings: list[Notice] = field(default_factory=list)
     chained: bool = True  # equal id means equal prefix; False: ids tell single blocks only
     tokenizer: str | None = None  # whose token ids these are, where that is recorded
+    kv_bytes_per_token_rank: int | None = None  # where the trace records it (LMCache's tensor shapes)
 
     def as_dict(self) -> dict[str, object]:
         """The entry for this file in a command's JSON ``sources``."""

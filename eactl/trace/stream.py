@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from eactl.errors import TraceError
@@ -15,7 +16,7 @@ from eactl.trace.readers.base import Reader
 
 _BATCHES_BYTES = 32 << 20  # all files together hold about this much undecoded text
 _LEAST_BATCH_BYTES = 1 << 16
-_MOST_BATCH_BYTES = 1 << 20
+_MOST_BATCH_BYTES = 1 << 19
 
 
 def open_trace(
@@ -46,7 +47,9 @@ class TraceStream:
         self.warnings = warnings
         self.total_bytes = sum(reader.file.size_bytes for reader in readers)
         batch = _BATCHES_BYTES // len(readers)
+        seen: dict[bytes, str] = {}
         for number, reader in enumerate(readers, 1):
+            reader.seen_sessions = seen
             reader.file.batch_bytes = max(_LEAST_BATCH_BYTES, min(_MOST_BATCH_BYTES, batch))
             if reader.local_ids and len(readers) > 1:
                 reader.scope = f"file {number}"
@@ -68,17 +71,18 @@ class TraceStream:
         return units.pop() if len(units) == 1 else None
 
     def __iter__(self) -> Iterator[Call]:
-        calls = self._one(self._readers[0]) if len(self._readers) == 1 else self._merged()
-        yield from calls
+        return chain.from_iterable(self._batches())
+
+    def _batches(self) -> Iterator[Iterable[Call]]:
+        if len(self._readers) > 1:
+            yield self._merged()
+        elif self._readers[0].absolute_times:
+            yield _shifted(self._readers[0].calls())
+        else:
+            yield from self._readers[0].batches()
         if not any(source.calls for source in self.sources):
             where = self.sources[0].path if len(self.sources) == 1 else f"{len(self.sources)} files"
             raise TraceError("the trace holds no calls", where=where, hint="check that it was written completely")
-
-    def _one(self, reader: Reader) -> Iterator[Call]:
-        if not reader.absolute_times:
-            yield from reader.calls()
-            return
-        yield from _shifted(reader.calls())
 
     def _merged(self) -> Iterator[Call]:
         owner: dict[str, int] = {}

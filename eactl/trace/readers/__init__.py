@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 from eactl.errors import TraceError, UsageError
+from eactl.trace.readers.bailian import BailianReader
 from eactl.trace.readers.base import Reader
+from eactl.trace.readers.counts import CountsOnlyReader
+from eactl.trace.readers.kv_cache_tester import KvCacheTesterReader
+from eactl.trace.readers.lmcache_lookup import LmcacheLookupReader
 from eactl.trace.readers.mooncake import MooncakeReader
+from eactl.trace.readers.mooncake_delta import MooncakeDeltaReader
 from eactl.trace.readers.native import NativeReader
 from eactl.trace.tracefile import Head
 
 READERS: tuple[type[Reader], ...] = (
     NativeReader,
     MooncakeReader,
+    BailianReader,
+    KvCacheTesterReader,
+    LmcacheLookupReader,
+    MooncakeDeltaReader,
+    CountsOnlyReader,
 )
+
+
+def names() -> list[str]:
+    """The names that ``--format`` takes."""
+    return [reader.name for reader in READERS if not reader.refuses]
 
 
 def by_name(name: str) -> type[Reader]:
     """The reader called ``name``; UsageError lists the known ones."""
     wanted = name.lower().replace("_", "-")
     for reader in READERS:
-        if reader.name == wanted:
+        if reader.name == wanted and not reader.refuses:
             return reader
-    known = ", ".join(reader.name for reader in READERS)
-    raise UsageError(f"no trace format {name!r}", where="--format", hint=f"known: {known}")
+    raise UsageError(f"no trace format {name!r}", where="--format", hint=f"known are {', '.join(names())}")
 
 
 def detect(head: Head, shown: str) -> type[Reader]:
     """The first reader that recognises the head; TraceError says why each did not."""
-    why: list[str] = []
+    reasons: dict[str, list[str]] = {}
     for reader in READERS:
         reason = reader.sniff(head)
         if reason is None:
             return reader
-        why.append(f"{reader.name} ({reason})")
-    raise TraceError(
-        "no known trace format", where=shown, hint=f"known: {'; '.join(why)}; --format names one for certain"
-    )
+        if not reader.refuses:
+            reasons.setdefault(reader.family, []).append(f"{reader.name} ({reason})")
+    known = "; ".join(f"as a {family}: {', '.join(why)}" for family, why in reasons.items())
+    raise TraceError(f"the format is not known, {known}", where=shown, hint="--format names one for certain")

@@ -1,27 +1,28 @@
-"""What every reader shares: the source it fills, the policy for lines that cannot be read, batches of records."""
+"""What every reader shares: the source it fills, and the policy for records that cannot be read."""
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any, ClassVar, Literal
-
-import orjson
 
 from eactl.errors import TraceError
 from eactl.trace.call import Call, Ids, Notice, PromptKind, Source
 from eactl.trace.options import TraceOptions
-from eactl.trace.tracefile import Head, LineBatch, TraceFile
+from eactl.trace.tracefile import Head, TraceFile
 
 LISTED_LINES = 1000
 NAMED_LINES = 20
-MAX_ARRIVAL_S = 1e11  # a timestamp after the year 5000 has another unit than the format says
+SKIP_HINT = "--skip-bad-lines leaves such lines out and counts them"
 
 
 class BadLineError(Exception):
     """A record that has no meaning: why, and what could be done about it."""
 
-    def __init__(self, reason: str, hint: str = "") -> None:
+    def __init__(self, reason: str, hint: str = SKIP_HINT) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hint = hint
@@ -30,11 +31,12 @@ class BadLineError(Exception):
 class Reader(ABC):
     """One format: recognises a file by its head, and turns its contents into calls, lazily and in order.
 
-    To add a format write a module with a subclass and add the class to READERS in this package.
+    To add a format write a module with a subclass and put the class into READERS of this package.
     """
 
     name: ClassVar[str]  # as given to --format and shown in results
     family: ClassVar[Literal["trace", "text log"]] = "trace"
+    refuses: ClassVar[bool] = False  # recognises a format only to say why it cannot be used
 
     source: Source
     scope: str = ""  # of the calls' ids; the stream sets it where files with local ids meet
@@ -44,6 +46,7 @@ class Reader(ABC):
     def __init__(self, file: TraceFile, options: TraceOptions) -> None:
         self.file = file
         self.options = options
+        self.seen_sessions: dict[bytes, str] = {}  # digest -> where; shared by all readers of a stream
         self._reasons: dict[str, int] = {}
         self._first_skipped = ""
 
@@ -53,8 +56,12 @@ class Reader(ABC):
         """None when the head looks like this format, else in a few words why not."""
 
     @abstractmethod
+    def batches(self) -> Iterator[list[Call]]:
+        """The calls in scheduled order, some at a time. Raises TraceError with file:line."""
+
     def calls(self) -> Iterator[Call]:
-        """The calls in scheduled order. Raises TraceError with file:line."""
+        """The calls one by one."""
+        return chain.from_iterable(self.batches())
 
     def make_source(self, kind: PromptKind, unit_tokens: int, **fields: Any) -> Source:
         """The Source of this file."""
@@ -85,28 +92,27 @@ class Reader(ABC):
         """Add a notice to the source."""
         self.source.warnings.append(Notice(code, text, hint))
 
+    def at(self, line: int) -> str:
+        """``file:line`` for messages."""
+        return f"{self.file.name}:{line}"
+
     def bad(self, line: int, error: BadLineError) -> None:
         """Refuse line ``line``, or count it if bad lines are to be skipped."""
         if not self.options.skip_bad_lines:
-            hint = error.hint or "--skip-bad-lines leaves such lines out and counts them"
-            raise TraceError(error.reason, where=self.at(line), hint=hint)
+            raise TraceError(error.reason, where=self.at(line), hint=error.hint)
         if not self.source.skipped:
             self._first_skipped = f"{self.at(line)}: {error.reason}"
         self.source.skipped += 1
         if len(self.source.skipped_lines) < LISTED_LINES:
             self.source.skipped_lines.append(line)
-        kind = error.reason.partition(":")[0]
-        if kind in self._reasons or len(self._reasons) < NAMED_LINES:
-            self._reasons[kind] = self._reasons.get(kind, 0) + 1
-
-    def at(self, line: int) -> str:
-        """``file:line`` for messages."""
-        return f"{self.file.name}:{line}"
+        if error.reason in self._reasons or len(self._reasons) < NAMED_LINES:
+            self._reasons[error.reason] = self._reasons.get(error.reason, 0) + 1
 
     def finish(self) -> None:
-        """Report what was left out; called once, when the file has been read. Raises TraceError if most was bad."""
-        if self.file.ended_early is not None:
-            self.warn("cut-file", f"{self.file.ended_early.what}; read up to there", self.file.ended_early.hint or "")
+        """Report what was left out; call it once, when the file has been read. Raises TraceError if most was bad."""
+        early = self.file.ended_early
+        if early is not None:
+            self.warn("cut-file", f"{early.what}; it was read up to there", "copy the file again")
         skipped = self.source.skipped
         if not skipped:
             return
@@ -119,43 +125,34 @@ class Reader(ABC):
             )
         lines = ", ".join(map(str, self.source.skipped_lines[:NAMED_LINES]))
         more = ", ..." if skipped > NAMED_LINES else ""
-        reasons = "; ".join(f"{count} × {reason}" for reason, count in self._reasons.items())
-        self.warn("skipped-lines", f"{skipped} bad lines left out (lines {lines}{more}): {reasons}")
+        named = sorted(self._reasons.items(), key=lambda item: -item[1])[:3]
+        reasons = "; ".join(reason if count == 1 else f"{count} times {reason}" for reason, count in named)
+        self.warn(
+            "lines-skipped",
+            f"{skipped} bad line{'s' * (skipped > 1)} left out ({lines}{more}): {reasons}",
+            "mend or record them again",
+        )
 
 
-class LineReader(Reader):
-    """A reader of line-based files: subclasses turn batches of JSON objects into calls."""
+class RecordReader(Reader):
+    """A reader whose file is made of JSON objects, which become calls a batch at a time."""
 
-    one_by_one: bool = False  # each record needs the one before it: batches of one
+    one_by_one: bool = False  # each record needs the one before it
 
     @abstractmethod
     def rows(self, records: Sequence[dict[str, Any]], numbers: Sequence[int]) -> list[Call]:
         """Calls of a batch of records, whose line numbers are ``numbers``.
 
-        Either all of them or BadLineError, with nothing remembered: the batch then comes again line by line.
+        Either all of them or BadLineError, with nothing remembered: the batch then comes again one by one.
         """
 
-    def calls(self) -> Iterator[Call]:
-        for batch in self.file.batches(tolerate_cut=self.options.skip_bad_lines):
-            yield from self._batch(batch)
-        self.finish()
-
-    def _batch(self, batch: LineBatch) -> list[Call]:
-        lines, numbers = batch.lines, batch.numbers
-        try:
-            records = list(map(orjson.loads, lines))
-        except orjson.JSONDecodeError:
-            records, numbers = self._decode_each(batch)
-        if not set(map(type, records)) <= {dict}:
-            records, numbers = self._objects_only(records, numbers)
-        if not records or self.one_by_one:
-            return self._rows_each(records, numbers)
-        try:
-            return self.rows(records, numbers)
-        except BadLineError:
-            return self._rows_each(records, numbers)
-
-    def _rows_each(self, records: list[Any], numbers: Sequence[int]) -> list[Call]:
+    def take(self, records: Sequence[Any], numbers: Sequence[int]) -> list[Call]:
+        """The calls of JSON values; those that are no good are refused or counted."""
+        if set(map(type, records)) <= {dict} and not self.one_by_one and records:
+            try:
+                return self.rows(records, numbers)
+            except BadLineError:
+                pass  # one by one finds which
         calls: list[Call] = []
         for record, number in zip(records, numbers, strict=True):
             calls += self._row(record, number)
@@ -163,54 +160,24 @@ class LineReader(Reader):
 
     def _row(self, record: Any, number: int) -> list[Call]:
         try:
+            if type(record) is not dict:
+                raise BadLineError(f"the line holds {json_type(record)}, not a JSON object")
             return self.rows([record], [number])
         except BadLineError as error:
             self.bad(number, error)
             return []
 
-    def _decode_each(self, batch: LineBatch) -> tuple[list[Any], list[int]]:
-        records: list[Any] = []
-        numbers: list[int] = []
-        for at, (line, number) in enumerate(zip(batch.lines, batch.numbers, strict=True), 1):
-            error = _decode_into(records, line)
-            if error is None:
-                numbers.append(number)
-            else:
-                self.bad(number, why_not_json(line, error, cut=batch.cut and at == len(batch.lines)))
-        return records, numbers
 
-    def _objects_only(self, records: list[Any], numbers: Sequence[int]) -> tuple[list[Any], list[int]]:
-        kept: list[Any] = []
-        kept_numbers: list[int] = []
-        for record, number in zip(records, numbers, strict=True):
-            if type(record) is dict:
-                kept.append(record)
-                kept_numbers.append(number)
-            else:
-                self.bad(number, BadLineError(f"the line holds {json_type(record)}, not a JSON object"))
-        return kept, kept_numbers
-
-
-def _decode_into(records: list[Any], line: bytes) -> orjson.JSONDecodeError | None:
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Hold the cycle collector back: a batch makes thousands of objects, all of them alive, none in a cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
     try:
-        records.append(orjson.loads(line))
-    except orjson.JSONDecodeError as error:
-        return error
-    return None
-
-
-def why_not_json(line: bytes, error: orjson.JSONDecodeError, *, cut: bool) -> BadLineError:
-    """What is wrong with a line that is not JSON, in the words of its likely cause."""
-    if b"\x00" in line:
-        return BadLineError("the line holds NUL bytes", "the writer was killed or the disk was full; --skip-bad-lines")
-    if cut:
-        return BadLineError(
-            "the last line is cut", "the file may still be being written; --skip-bad-lines leaves the line out"
-        )
-    text = str(error)
-    if "recursion" in text:
-        return BadLineError("JSON nested too deeply")
-    return BadLineError(f"not JSON: {text.partition(':')[0]}")
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def json_type(value: object) -> str:

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from eactl.trace.call import Ids
-from eactl.trace.readers.base import MAX_ARRIVAL_S, BadLineError, json_type
+from eactl.trace.readers.base import BadLineError, json_type
 
 Records = Sequence[dict[str, Any]]
 MAX_TOKENS = 1 << 40
+MAX_ARRIVAL_S = 1e11  # beyond the year 5000: the time has another unit than the format says
 
 
 def required(records: Records, key: str) -> list[Any]:
@@ -32,6 +33,12 @@ def required(records: Records, key: str) -> list[Any]:
 def token_counts(records: Records, key: str, *, at_least: int = 1) -> Ids:
     """A column of token counts, required."""
     return _integers(required(records, key), key, at_least, MAX_TOKENS)
+
+
+def whole_numbers(column: list[Any], key: str, *, least: int) -> list[int]:
+    """A column of whole numbers from ``least`` to below 2^63."""
+    _integers(column, key, least, (1 << 63) - 1)
+    return column
 
 
 def optional_token_counts(records: Records, key: str) -> list[int | None]:
@@ -49,7 +56,7 @@ def _integers(column: list[Any], key: str, least: int, most: int) -> Ids:
     try:
         values = np.frombuffer(array("q", column), dtype=np.int64)
     except OverflowError:
-        raise BadLineError(f"{key!r} is larger than any token count") from None
+        raise BadLineError(f"{key!r} is outside 64-bit range") from None
     if len(values) and (int(values.min()) < least or int(values.max()) > most):
         wrong = next(value for value in column if not least <= value <= most)
         raise BadLineError(f"{key!r} is {wrong}, expected {'at least' if wrong < least else 'at most'} "
@@ -59,34 +66,49 @@ def _integers(column: list[Any], key: str, least: int, most: int) -> Ids:
 
 def id_lists(records: Records, key: str) -> tuple[Ids, list[int]]:
     """All ids of the batch in one array, and how many each record has. Ids are whole, 0 <= id < 2^63."""
+    column = lists(records, key)
+    return id_array(list(chain.from_iterable(column)), key), list(map(len, column))
+
+
+def lists(records: Records, key: str) -> list[list[Any]]:
+    """A required column of lists."""
     column = required(records, key)
     if not set(map(type, column)) <= {list}:
         wrong = next(value for value in column if type(value) is not list)
-        raise BadLineError(f"{key!r} is {describe(wrong)}, not a list of block ids")
-    flat = list(chain.from_iterable(column))
-    if not set(map(type, flat)) <= {int}:
-        wrong = next(value for value in flat if type(value) is not int)
-        raise BadLineError(f"{key!r} holds {describe(wrong)}, not a whole number")
-    return id_array(flat, key), list(map(len, column))
+        raise BadLineError(f"{key!r} is {describe(wrong)}, not a list")
+    return column
 
 
-def id_array(ids: list[int], key: str) -> Ids:
+def id_array(ids: list[Any], key: str) -> Ids:
     """Whole numbers as an array, read-only; refused outside 0 <= id < 2^63."""
     try:
         values = np.frombuffer(array("q", ids), dtype=np.int64)
     except OverflowError:
         raise BadLineError(f"{key!r} holds a number outside 64-bit range") from None
-    if len(values) and int(values.min()) < 0:
-        raise BadLineError(f"{key!r} holds the negative id {int(values.min())}")
+    except TypeError:
+        wrong = next(value for value in ids if type(value) is not int)
+        if type(wrong) is float and wrong >= 2.0**63:  # where JSON's own integers end
+            raise BadLineError(f"{key!r} holds a number outside 64-bit range") from None
+        raise BadLineError(f"{key!r} holds {describe(wrong)}, not a whole number") from None
+    small = values <= 1  # true and false pass for 1 and 0, so only ids that small need a look at their type
+    if small.any():
+        if int(values.min()) < 0:
+            raise BadLineError(f"{key!r} holds the negative id {int(values.min())}")
+        for at in np.flatnonzero(small).tolist():
+            if type(ids[at]) is not int:
+                raise BadLineError(f"{key!r} holds {describe(ids[at])}, not a whole number")
     values.setflags(write=False)
     return values
 
 
-def times_s(column: list[Any], key: str, unit_s: float) -> npt.NDArray[np.float64]:
-    """A column of times in units of ``unit_s`` as seconds, NaN for None; refused where negative or absurd."""
-    kinds = set(map(type, column))
-    if not kinds <= {int, float, type(None)}:
-        wrong = next(value for value in column if type(value) not in (int, float, type(None)))
+def times_s(column: list[Any], key: str, unit_s: float, *, null: bool = True) -> npt.NDArray[np.float64]:
+    """A column of times in units of ``unit_s`` as seconds; refused where negative or absurd.
+
+    None becomes NaN, or is refused where ``null`` is False.
+    """
+    allowed = {int, float, type(None)} if null else {int, float}
+    if not set(map(type, column)) <= allowed:
+        wrong = next(value for value in column if type(value) not in allowed)
         raise BadLineError(f"{key!r} is {describe(wrong)}, not a number")
     values = np.array(column, dtype=np.float64) * unit_s
     with np.errstate(invalid="ignore"):

@@ -16,8 +16,9 @@ from eactl.errors import TraceError
 from eactl.trace.call import Call, Ids, Notice
 from eactl.trace.options import TraceOptions
 from eactl.trace.readers import columns
-from eactl.trace.readers.base import BadLineError, LineReader
+from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.columns import Records
+from eactl.trace.readers.lines import LineReader
 from eactl.trace.token_history import TokenHistory
 from eactl.trace.tracefile import Head, TraceFile
 
