@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eactl.cli.progress import byte_progress, show_warnings
 from eactl.errors import UsageError
@@ -14,6 +14,9 @@ from eactl.report.files import refuse_overwrite
 from eactl.sizing import SizeSettings, TokenWeight, size_trace
 from eactl.sizing.advice import Available
 from eactl.units import parse_size_bytes
+
+if TYPE_CHECKING:
+    from eactl.model.obr import ObrResult
 
 
 def run_size(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
@@ -59,11 +62,11 @@ def run_size(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
 def _settings(options: Mapping[str, Any]) -> SizeSettings:
     from eactl.model.orders import ServiceRates
 
-    obr = _document(options["obr"])
+    obr = _saved_obr(options["obr"])
     default = ServiceRates()
     prefill = options["prefill_us_per_token"]
     if prefill is None and obr is not None:
-        prefill = obr.get("us_per_token")
+        prefill = obr.us_per_token
     rates = ServiceRates(
         prefill_us_per_token=default.prefill_us_per_token if prefill is None else float(prefill),
         decode_ms_per_token=default.decode_ms_per_token
@@ -120,19 +123,19 @@ def _available(text: str | None) -> Available:
     return Available(available_memory_bytes(), "this machine")
 
 
-def _document(path: Path | None) -> dict[str, Any] | None:
+def _saved_obr(path: Path | None) -> ObrResult | None:
     if path is None:
         return None
     import orjson
+
+    from eactl.model.obr import ObrResult
 
     try:
         document = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         raise UsageError(
-            f"not JSON: {error}", where=f"--obr {path}", hint="save one with 'eactl probe obr -o'"
+            f"not JSON: {error}", where=f"--obr {path}", hint="make one with: eactl probe obr -o FILE"
         ) from error
-    if not isinstance(document, dict) or document.get("schema") != "eactl.obr/1":
-        raise UsageError(
-            "not a saved OBR result", where=f"--obr {path}", hint="save one with 'eactl probe obr -o FILE'"
-        )
-    return document
+    if not isinstance(document, dict):
+        raise UsageError("not a JSON object", where=f"--obr {path}", hint="make one with: eactl probe obr -o FILE")
+    return ObrResult.from_document(document, where=f"--obr {path}")

@@ -56,6 +56,7 @@ class CurvePoint:
     coverage_tokens: int
     restored_tokens: int
     computed_tokens: int
+    restoring_calls: int  # requests with R_j > 0, each of which pays the fixed restore overhead
 
 
 class CapacityCurve:
@@ -82,6 +83,8 @@ class CapacityCurve:
         ends_here = (pieces.first_chunk <= partial) & (partial < stop_chunk)
         whole = prompt_tokens[pieces.request]
         last = (stop_chunk * chunk_tokens == whole) & some
+        restores = ends_here & (np.minimum((partial + 1) * chunk_tokens, whole - 1) > resident_of)
+        self._restoring = np.sort((to_rank + partial)[restores])
         self._corrections = _Steps(
             np.concatenate(((to_rank + partial)[ends_here], (to_rank + stop_chunk - 1)[last])),
             np.concatenate(
@@ -98,16 +101,21 @@ class CapacityCurve:
         capacity = _capacities(chunks)
         return self._restored.at(capacity) * self.chunk_tokens + self._corrections.at(capacity)
 
+    def restoring_calls(self, chunks: npt.ArrayLike) -> Int64s:
+        """How many requests restore anything at each capacity in ``chunks``."""
+        return np.searchsorted(self._restoring, _capacities(chunks))
+
     def points(self, chunks: npt.ArrayLike) -> list[CurvePoint]:
         """One point per capacity in ``chunks``, in the given order."""
         capacity = _capacities(chunks)
         computed_without = self.prompt_tokens - self.resident_tokens
         return [
-            CurvePoint(size, coverage, restored, computed_without - restored)
-            for size, coverage, restored in zip(
+            CurvePoint(size, coverage, restored, computed_without - restored, restoring)
+            for size, coverage, restored, restoring in zip(
                 capacity.tolist(),
                 self.coverage_tokens(capacity).tolist(),
                 self.restored_tokens(capacity).tolist(),
+                self.restoring_calls(capacity).tolist(),
                 strict=True,
             )
         ]

@@ -81,14 +81,29 @@ def recommend(
 
 
 def saved_seconds(advice: Recommendation, settings: SizeSettings) -> Seconds | None:
-    """Eq. 3 without its last term: what the restored tokens would have cost to compute, and cost to load."""
-    if settings.obr is None:
-        return None
-    from eactl.model.obr import ObrResult
+    """Eq. 3 without its last term: what the restored tokens would have cost to compute, and cost to load.
 
-    obr = ObrResult.from_document(dict(settings.obr))
-    tokens = advice.point.restored_tokens
-    return Seconds(recompute_s=obr.recompute_s(tokens), restore_s=obr.load_s(tokens))
+    Every request that restores is taken at the mean restored length.
+    """
+    calls = advice.point.restoring_calls
+    if settings.obr is None or not calls:
+        return None
+    mean = advice.point.restored_tokens / calls
+    return Seconds(recompute_s=calls * settings.obr.recompute_s(mean), restore_s=calls * settings.obr.load_s(mean))
+
+
+def obr_notices(settings: SizeSettings) -> list[dict[str, str]]:
+    """A warning where the saved OBR is about another KV size than this sizing."""
+    weight = settings.weight.bytes_per_token_rank
+    if settings.obr is None or math.isclose(settings.obr.bytes_per_token, weight, rel_tol=0.01):
+        return []
+    other = settings.obr.bytes_per_token
+    return [{
+        "code": "obr-other-footprint",
+        "text": f"the saved OBR is for {other:g} bytes of KV per token and rank, this sizing for {weight}: "
+        "its seconds are not this model's",
+        "hint": "run 'eactl probe obr' with the same --model and --tp",
+    }]  # fmt: skip
 
 
 def _round_down_bytes(size_bytes: float) -> int:

@@ -19,6 +19,7 @@ class SizePoint:
     coverage_tokens: int
     restored_tokens: int
     computed_tokens: int
+    restoring_calls: int
     best_coverage_tokens: int | None  # no policy covers more (Belady's MIN); None: not asked for
 
     def as_dict(self) -> dict[str, Any]:
@@ -29,6 +30,7 @@ class SizePoint:
             "coverage_tokens": self.coverage_tokens,
             "restored_tokens": self.restored_tokens,
             "computed_tokens": self.computed_tokens,
+            "restoring_calls": self.restoring_calls,
             "best_coverage_tokens": self.best_coverage_tokens,
         }
 

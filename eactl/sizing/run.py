@@ -14,7 +14,7 @@ from eactl.model.reuse import Pieces, resident_tokens, stack_pieces
 from eactl.model.summary import summarise
 from eactl.model.workingset import gamma_gpu, gamma_host, tier_chunks, working_set_bytes
 from eactl.model.workload import Workload
-from eactl.sizing.advice import Available, recommend, round_up_bytes, saved_seconds
+from eactl.sizing.advice import Available, obr_notices, recommend, round_up_bytes, saved_seconds
 from eactl.sizing.grid import default_capacities
 from eactl.sizing.result import OrderCurve, Pool, SizePoint, SizeResult
 from eactl.sizing.settings import GPU_BLOCK_TOKENS, SizeSettings
@@ -52,6 +52,7 @@ def size_trace(
             )
         orders.append(_order_curve(name, evaluated, capacities, pool, settings))
     assert primary is not None  # noqa: S101 - order_names is never empty
+    notices += obr_notices(settings)
     advice = recommend(primary.point, primary.curve, orders[0], pool, settings, available)
     return SizeResult(
         workload=summarise(workload),
@@ -95,6 +96,7 @@ class _Evaluated:
             coverage_tokens=point.coverage_tokens,
             restored_tokens=point.restored_tokens,
             computed_tokens=point.computed_tokens,
+            restoring_calls=point.restoring_calls,
             best_coverage_tokens=bound,
         )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from eactl.errors import UsageError
+from eactl.model.obr import ObrResult
 from eactl.model.orders import ServiceRates
 
 ORDERS = ("recorded", "closed-loop", "round-robin")
@@ -51,7 +50,7 @@ class SizeSettings:
     host_memory_bytes: int | None = None
     rates: ServiceRates = field(default_factory=ServiceRates)
     bound: bool = True
-    obr: Mapping[str, Any] | None = None
+    obr: ObrResult | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.target <= 1:

@@ -51,6 +51,7 @@ class Totals:
     coverage_tokens: int = 0
     restored_tokens: int = 0
     computed_tokens: int = 0
+    restoring_calls: int = 0
 
 
 def run_lru(
@@ -69,6 +70,7 @@ def run_lru(
         restorable = min(covered * chunk_tokens, n - 1)
         totals.coverage_tokens += covered * chunk_tokens
         totals.restored_tokens += max(0, restorable - resident)
+        totals.restoring_calls += restorable > resident
         totals.computed_tokens += n - max(resident, restorable)
         host.promote(keys)
         gpu.promote(chunk_keys(request.space, request.prompt + request.output, gpu_block))

@@ -56,7 +56,9 @@ def test_every_capacity_equals_an_explicit_lru(requests: list[Request], chunk: i
     curve = curve_of(as_workload(requests), chunk, gpu_tokens)
     for point in curve.points(CAPACITIES):
         slow = run_lru(requests, chunk_tokens=chunk, capacity=point.chunks, gpu_tokens=gpu_tokens)
-        assert point == CurvePoint(point.chunks, slow.coverage_tokens, slow.restored_tokens, slow.computed_tokens)
+        assert point == CurvePoint(
+            point.chunks, slow.coverage_tokens, slow.restored_tokens, slow.computed_tokens, slow.restoring_calls
+        )
 
 
 @given(workloads(), st.sampled_from([1, 3, 4]), st.sampled_from([1, 2, 4]))
@@ -117,13 +119,13 @@ def test_stable_tokens_are_the_common_prefix_with_the_previous_prompt_and_its_ou
 def test_a_prompt_larger_than_the_tier_keeps_its_head() -> None:
     # 10 chunks of one token through a tier of 4: after the first request chunks 0-3 stay, so 4 of 10 are restored
     twice = [Request(0, tuple(range(10))), Request(0, tuple(range(10)))]
-    assert curve_of(as_workload(twice), 1, None).points([4]) == [CurvePoint(4, 4, 4, 16)]
+    assert curve_of(as_workload(twice), 1, None).points([4]) == [CurvePoint(4, 4, 4, 16, 1)]
 
 
 def test_the_last_token_is_always_computed() -> None:
     # the second request finds all 10 tokens, but its last one is computed: 9 restored, 10 + 1 computed
     twice = [Request(0, tuple(range(10))), Request(0, tuple(range(10)))]
-    assert curve_of(as_workload(twice), 1, None).points([100]) == [CurvePoint(100, 10, 9, 11)]
+    assert curve_of(as_workload(twice), 1, None).points([100]) == [CurvePoint(100, 10, 9, 11, 1)]
 
 
 def test_a_cyclic_scan_finds_nothing_below_the_working_set_and_all_of_it_above() -> None:
