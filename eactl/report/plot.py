@@ -101,7 +101,7 @@ def _page(result: SizeResult, svg: str) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<style>{_STYLE}</style></head><body><h1>{html.escape(title)}</h1>"
-        f"<p>{html.escape(sentence(result.recommendation))}</p>{svg}"
+        f"<p>{html.escape(sentence(result.recommendation, result.orders[0]))}</p>{svg}"
         f"<pre>{html.escape(size_text(result, width=96, chart=False))}</pre>"
         f"{f'<h2>Notes on the input</h2><ul>{warnings}</ul>' if warnings else ''}</body></html>\n"
     )

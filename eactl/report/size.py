@@ -16,12 +16,12 @@ def size_text(result: SizeResult, *, width: int, chart: bool = True) -> str:
         parts.append(curve_chart(result, primary, width=width))
     parts.append(_shares(result))
     parts.append(_lmcache(result))
-    parts.append(sentence(result.recommendation))
+    parts.append(sentence(result.recommendation, primary))
     return "\n\n".join(part for part in parts if part)
 
 
-def sentence(advice: Recommendation) -> str:
-    """One sentence: how many GiB per rank and in total, what it saves, whether it fits here, what to run next."""
+def sentence(advice: Recommendation, order: OrderCurve) -> str:
+    """One sentence: how many GiB per rank and in total, what it saves, what more would, whether it fits here."""
     if not advice.host_bytes_rank:
         return f"No host tier: {advice.reason}. Next: {advice.next_step}"
     total = human_gib(advice.host_bytes_total)
@@ -31,6 +31,10 @@ def sentence(advice: Recommendation) -> str:
         f"{human_count(advice.point.restored_tokens)} tokens and leaves {human_count(advice.point.computed_tokens)} "
         f"of {human_count(advice.computed_without_tokens)} to compute ({_less(advice, advice.point)} less)"
     )
+    above = next((point for point in order.curve if point.host_bytes_rank > advice.host_bytes_rank), None)
+    if above is not None and above.computed_tokens < advice.point.computed_tokens:
+        more = (advice.point.computed_tokens - above.computed_tokens) / advice.computed_without_tokens
+        text += f"; the next step up, {human_gib(above.host_bytes_rank)} per rank, saves another {more:.1%}"
     if advice.fits is False and advice.affordable is not None:
         text += (
             f"; {advice.available_from} has {human_gib(advice.available_bytes or 0)}, enough for "

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from eactl.units import GIB
 
-_MULTIPLES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+_MULTIPLES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+_APART = 1.12  # sizes closer than this look the same
 
 
-def default_capacities(working_set_bytes: float, saturation_bytes: float, recommended_bytes: int) -> tuple[int, ...]:
-    """About ten sizes per rank around the working set, with the recommended one among them.
+def default_capacities(
+    working_set_bytes: float, saturation_bytes: float, telling_bytes: Iterable[float], recommended_bytes: int
+) -> tuple[int, ...]:
+    """About a dozen sizes per rank: around the working set, and where the curve itself has something to tell.
 
-    Sizes are rounded to two digits in GiB. Those beyond the point where nothing more can be covered are dropped
-    but for the first.
+    ``telling_bytes`` are points of the curve (its knee, shares of the best recovery). Sizes are rounded up to two
+    digits in GiB, but the recommended one is kept as it is and wins over a neighbour; the size that covers all
+    there is to cover comes last.
     """
     scale = min((size for size in (working_set_bytes, saturation_bytes) if size > 0), default=0.0)
-    sizes = {two_digits_bytes(scale * multiple) for multiple in _MULTIPLES if scale}
-    if saturation_bytes:
-        sizes.add(two_digits_bytes(saturation_bytes))
-    if recommended_bytes:
-        sizes.add(recommended_bytes)
-    useful = sorted(size for size in sizes if size > 0)
-    enough = next((size for size in useful if size >= saturation_bytes), math.inf)
-    return tuple(size for size in useful if size <= enough)
+    wanted = [scale * multiple for multiple in _MULTIPLES] + list(telling_bytes)
+    sizes = [recommended_bytes] if recommended_bytes else []
+    last = two_digits_bytes(saturation_bytes)
+    for size in [last, *sorted(two_digits_bytes(size) for size in wanted if size < saturation_bytes)]:
+        if size > 0 and all(max(size, other) >= _APART * min(size, other) for other in sizes):
+            sizes.append(size)
+    return tuple(sorted(sizes))
 
 
 def two_digits_bytes(size_bytes: float) -> int:

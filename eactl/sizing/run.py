@@ -44,12 +44,7 @@ def size_trace(
         evaluated = _Evaluated(workload, _order(workload, name, pool, settings, notices), settings)
         if primary is None:
             primary = evaluated
-            wanted = evaluated.curve.smallest_for_share(settings.target) * settings.chunk_bytes_rank
-            capacities = settings.capacities_bytes or default_capacities(
-                pool.working_set_bytes_rank,
-                evaluated.curve.saturation_chunks * settings.chunk_bytes_rank,
-                round_up_bytes(wanted),
-            )
+            capacities = settings.capacities_bytes or _grid(evaluated, pool)
         orders.append(_order_curve(name, evaluated, capacities, pool, settings))
     assert primary is not None  # noqa: S101 - order_names is never empty
     notices += obr_notices(settings)
@@ -99,6 +94,18 @@ class _Evaluated:
             restoring_calls=point.restoring_calls,
             best_coverage_tokens=bound,
         )
+
+
+def _grid(evaluated: _Evaluated, pool: Pool) -> tuple[int, ...]:
+    curve, settings = evaluated.curve, evaluated.settings
+    wanted = curve.smallest_for_share(settings.target) * settings.chunk_bytes_rank
+    telling = [curve.knee_chunks, *(curve.smallest_for_share(share) for share in SHARES)]
+    return default_capacities(
+        pool.working_set_bytes_rank,
+        curve.saturation_chunks * settings.chunk_bytes_rank,
+        [chunks * settings.chunk_bytes_rank for chunks in telling],
+        round_up_bytes(wanted),
+    )
 
 
 def _order_curve(

@@ -149,8 +149,14 @@ def test_recommended_sizes_are_sizes_somebody_would_configure(gib: float, rounde
     assert round_up_bytes(gib * GIB) == pytest.approx(rounded * GIB, abs=1)
 
 
-def test_the_default_grid_surrounds_the_working_set_and_stops_where_nothing_is_left_to_cover() -> None:
-    grid = [round(size / GIB, 3) for size in default_capacities(10 * GIB, 25 * GIB, 21 * GIB)]
-    assert grid == [2.5, 5, 7.5, 10, 13, 15, 20, 21, 25]
-    assert default_capacities(0, 0, 0) == ()
+def test_the_default_grid_surrounds_the_working_set_and_ends_where_nothing_is_left_to_cover() -> None:
+    grid = [round(size / GIB, 3) for size in default_capacities(10 * GIB, 25 * GIB, [3 * GIB], 21 * GIB)]
+    # 2.5 to 20 around the working set; 20 gives way to the recommended 21; 3 is told by the curve; 12.5 is 13
+    assert grid == [2.5, 3, 5, 7.5, 10, 13, 15, 21, 25]
+    assert default_capacities(0, 0, [], 0) == ()
     assert two_digits_bytes(11.41 * GIB) == 12 * GIB
+
+
+def test_a_curve_that_goes_on_far_above_the_working_set_has_no_hole_in_its_grid() -> None:
+    grid = [round(size / GIB, 3) for size in default_capacities(5 * GIB, 440 * GIB, [48 * GIB, 160 * GIB], 288 * GIB)]
+    assert grid == [1.3, 2.5, 3.8, 5, 6.3, 7.5, 10, 48, 160, 288, 440]
