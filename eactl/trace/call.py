@@ -78,6 +78,7 @@ class Source:
     duplicate_of: str | None = None
     warnings: list[Notice] = field(default_factory=list)
     chained: bool = True  # equal id means equal prefix; False: ids tell single blocks only
+    large_ids: bool = False  # ids may need more than 53 bits, which some JSON tools do not keep
     tokenizer: str | None = None  # whose token ids these are, where that is recorded
     kv_bytes_per_token_rank: int | None = None  # where the trace records it (LMCache's tensor shapes)
 

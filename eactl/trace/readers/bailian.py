@@ -56,7 +56,7 @@ class BailianReader(LineReader):
         flat, listed = columns.id_lists(records, "hash_ids")
         full = blocks.full_blocks(prompt_tokens, listed, self.unit, "hash_ids", partial_listed=None)
         outputs = columns.optional_token_counts(records, "output_length")
-        arrivals = columns.times_s(columns.required(records, "timestamp"), "timestamp", 1.0, null=False)
+        arrivals = columns.times_s(columns.required(records, "timestamp"), "timestamp", null=False)
         self._refuse_repeats(chats)
 
         tasks, positions = [], []

@@ -101,8 +101,8 @@ def id_array(ids: list[Any], key: str) -> Ids:
     return values
 
 
-def times_s(column: list[Any], key: str, unit_s: float, *, null: bool = True) -> npt.NDArray[np.float64]:
-    """A column of times in units of ``unit_s`` as seconds; refused where negative or absurd.
+def times_s(column: list[Any], key: str, per_second: int = 1, *, null: bool = True) -> npt.NDArray[np.float64]:
+    """A column of times, ``per_second`` units to the second, as seconds; refused where negative or absurd.
 
     None becomes NaN, or is refused where ``null`` is False.
     """
@@ -110,7 +110,7 @@ def times_s(column: list[Any], key: str, unit_s: float, *, null: bool = True) ->
     if not set(map(type, column)) <= allowed:
         wrong = next(value for value in column if type(value) not in allowed)
         raise BadLineError(f"{key!r} is {describe(wrong)}, not a number")
-    values = np.array(column, dtype=np.float64) * unit_s
+    values = np.array(column, dtype=np.float64) / per_second
     with np.errstate(invalid="ignore"):
         bad = (values < 0) | (values > MAX_ARRIVAL_S)
     if bad.any():
@@ -123,7 +123,7 @@ def times_s(column: list[Any], key: str, unit_s: float, *, null: bool = True) ->
 
 def optional_seconds(records: Records, key: str) -> list[float | None]:
     """A column of times in seconds that may be missing or null."""
-    return or_none(times_s([record.get(key) for record in records], key, 1.0))
+    return or_none(times_s([record.get(key) for record in records], key))
 
 
 def or_none(values: npt.NDArray[np.float64]) -> list[float | None]:

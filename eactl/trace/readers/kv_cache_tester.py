@@ -6,8 +6,8 @@ names its ``model``; KV of different models is never shared.
 
 A sub-agent stands in the parent's list as one entry with ``requests`` of its own, which count time from the
 sub-agent's **start**; the entry's ``t`` is its **end**, so it started at ``t - duration_ms / 1000``. It is a task of
-its own, ``<id>/<agent_id>``. A sub-agent launched in the background has ``duration_ms: null``: its entry's ``t`` is then
-the moment of the launch, the only time there is.
+its own, ``<id>/<agent_id>``. A sub-agent launched in the background has ``duration_ms: null``: its entry's ``t`` is
+then the moment of the launch, the only time there is.
 
 ``think_time`` is the gap after the previous response, ``api_time`` the time the request took. The same conversation
 occurs under several ids: a session whose calls equal an earlier one's is reported.
@@ -113,7 +113,7 @@ class KvCacheTesterReader(RecordReader):
         flat, listed = columns.id_lists(records, "hash_ids")
         full = blocks.full_blocks(prompt_tokens, listed, self.unit, "hash_ids", partial_listed=False)
         outputs = columns.optional_token_counts(records, "out")
-        times = columns.times_s(columns.required(records, "t"), "t", 1.0, null=False)
+        times = columns.times_s(columns.required(records, "t"), "t", null=False)
         arrivals = [entry.start_s + time for entry, time in zip(entries, times.tolist(), strict=True)]
         gaps = columns.optional_seconds(records, "think_time")
         services = columns.optional_seconds(records, "api_time")
@@ -166,8 +166,8 @@ class KvCacheTesterReader(RecordReader):
     def _start_s(self, record: dict[str, Any], here: str, base_s: float) -> float:
         """When a sub-agent began."""
         try:
-            end_s = float(columns.times_s([record.get("t")], "t", 1.0, null=False)[0])
-            duration_s = float(columns.times_s([record.get("duration_ms")], "duration_ms", 1e-3)[0])
+            end_s = float(columns.times_s([record.get("t")], "t", null=False)[0])
+            duration_s = float(columns.times_s([record.get("duration_ms")], "duration_ms", 1000)[0])
         except BadLineError as error:
             raise TraceError(error.reason, where=f"{self.file.name}:{here}", hint="check the session") from None
         if duration_s != duration_s:

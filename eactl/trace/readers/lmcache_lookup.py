@@ -62,7 +62,7 @@ class LmcacheLookupReader(LineReader):
                 hint="is this a lookup-hash log of LMCache?",
             )
         self.unit = self.block_tokens(size)
-        self.source = self.make_source("blocks", self.unit, output_tokens=None)
+        self.source = self.make_source("blocks", self.unit, output_tokens=None, large_ids=True)
         self.source.kv_bytes_per_token_rank = _kv_bytes_per_token(file.head.record, size)
         self.warn(
             "salt-not-recorded",
@@ -89,7 +89,7 @@ class LmcacheLookupReader(LineReader):
             )
         prompt_tokens = columns.token_counts(records, "seq_len")
         ids = [_ids(hashes) for hashes in columns.lists(records, "chunk_hashes")]
-        arrivals = columns.times_s(columns.required(records, "timestamp"), "timestamp", 1.0, null=False)
+        arrivals = columns.times_s(columns.required(records, "timestamp"), "timestamp", null=False)
         models = [model or None for model in columns.optional_texts(records, "model_name")]
         requests = columns.optional_texts(records, "request_id")
         full = (prompt_tokens // self.unit).tolist()

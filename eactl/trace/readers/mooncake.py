@@ -29,7 +29,7 @@ from eactl.trace.readers.clock import ClockWatch
 from eactl.trace.readers.lines import LineReader
 from eactl.trace.tracefile import Head, TraceFile
 
-MS = 1e-3
+MS_PER_S = 1000
 DEFAULT_BLOCK_TOKENS = 512
 _PLAIN_FIELDS = frozenset(("timestamp", "input_length", "output_length", "hash_ids"))
 _OTHER_NAMES = {
@@ -80,7 +80,7 @@ class MooncakeReader(LineReader):
         if extended:
             sessions = columns.optional_texts(records, "session_id")
             models, salts = columns.optional_texts(records, "model"), columns.optional_texts(records, "salt")
-            gaps = columns.times_s([record.get("delay") for record in records], "delay", MS)
+            gaps = columns.times_s([record.get("delay") for record in records], "delay", MS_PER_S)
         arrivals = self._arrivals(records, gaps)
         ids = blocks.cut(flat, listed, full)
 
@@ -110,7 +110,7 @@ class MooncakeReader(LineReader):
     def _arrivals(
         self, records: Sequence[dict[str, Any]], gaps: npt.NDArray[np.float64] | None
     ) -> npt.NDArray[np.float64]:
-        arrivals = columns.times_s([record.get("timestamp") for record in records], "timestamp", MS)
+        arrivals = columns.times_s([record.get("timestamp") for record in records], "timestamp", MS_PER_S)
         missing = np.isnan(arrivals)
         if missing.any() and (gaps is None or np.isnan(gaps[missing]).any()):
             raise BadLineError("no 'timestamp'", f"only a turn with a 'delay' can do without one; {SKIP_HINT}")

@@ -30,6 +30,7 @@ class MooncakeDeltaReader(MooncakeReader):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.source.large_ids = True
         self._grown: dict[str, _Grown] = {}
         self._next_id = count(_OWN_IDS_FROM)
 

@@ -1,0 +1,19 @@
+"""What ``eactl trace convert`` says at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eactl.units import human_bytes, human_count
+
+
+def convert_sentence(document: Mapping[str, Any]) -> str:
+    """One sentence from the fields of ``eactl.convert/1``."""
+    what = "token ids" if document["prompt"] == "tokens" else f"blocks of {document['block_tokens']:,} tokens"
+    where = "standard output" if document["output"] == "-" else document["output"]
+    size = "" if document["output_bytes"] is None else f" ({human_bytes(document['output_bytes'])})"
+    return (
+        f"eactl: {document['calls']:,} calls of {document['tasks']:,} tasks, "
+        f"{human_count(document['prompt_tokens'])} prompt tokens as {what}, written to {where}{size}"
+    )
