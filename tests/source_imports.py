@@ -32,6 +32,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
 def imports(module: str) -> list[Import]:
     """Every import of the module, those in function bodies included, those for type checkers only left out."""
     tree = ast.parse(modules()[module].read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ import click
 
 import eactl
 from tools.commands import Entry
-from tools.manual import ENVIRONMENT, EVERYWHERE, EXIT_STATUS, FILES
+from tools.manual import BY_OPTION, ENVIRONMENT, EVERYWHERE, EXIT_STATUS, FILES
 
 
 def page(entry: Entry, everything: Sequence[Entry]) -> str:
@@ -106,10 +106,12 @@ def _epilog(text: str) -> list[str]:
 
 
 def _environment(entry: Entry) -> Iterable[tuple[str, str]]:
-    for parameter in entry.ctx.command.get_params(entry.ctx):
-        if isinstance(parameter, click.Option) and parameter.envvar:
-            names = [parameter.envvar] if isinstance(parameter.envvar, str) else list(parameter.envvar)
-            yield from ((name, f"The value of {parameter.opts[-1]} where the option is not given.") for name in names)
+    options = [each for each in entry.ctx.command.params if isinstance(each, click.Option)]
+    for option in options:
+        names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or [])
+        yield from ((name, f"The value of {option.opts[-1]} where the option is not given.") for name in names)
+        for name in option.opts:
+            yield from BY_OPTION.get(name, {}).items()
     yield from ENVIRONMENT.get(entry.name, {}).items()
     yield from EVERYWHERE.items()
 
