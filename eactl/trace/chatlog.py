@@ -49,6 +49,8 @@ class ChatStream:
         self._readers = readers
         self.warnings = warnings
         self.total_bytes = sum(reader.file.size_bytes for reader in readers)
+        for reader in readers:
+            reader.join(readers)
 
     @property
     def sources(self) -> list[Source]:

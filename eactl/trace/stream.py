@@ -53,6 +53,7 @@ class TraceStream:
             reader.file.batch_bytes = max(_LEAST_BATCH_BYTES, min(_MOST_BATCH_BYTES, batch))
             if reader.local_ids and len(readers) > 1:
                 reader.scope = f"file {number}"
+            reader.join(readers)
 
     @property
     def sources(self) -> list[Source]:

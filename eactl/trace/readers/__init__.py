@@ -11,6 +11,7 @@ from eactl.trace.readers.lmcache_lookup import LmcacheLookupReader
 from eactl.trace.readers.mooncake import MooncakeReader
 from eactl.trace.readers.mooncake_delta import MooncakeDeltaReader
 from eactl.trace.readers.native import NativeReader
+from eactl.trace.readers.texttable import TEXT_READERS
 from eactl.trace.tracefile import Head
 
 READERS: tuple[type[Reader], ...] = (
@@ -20,6 +21,7 @@ READERS: tuple[type[Reader], ...] = (
     KvCacheTesterReader,
     LmcacheLookupReader,
     MooncakeDeltaReader,
+    *TEXT_READERS,
     CountsOnlyReader,
 )
 

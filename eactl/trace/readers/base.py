@@ -59,6 +59,9 @@ class Reader(ABC):
     def batches(self) -> Iterator[list[Call]]:
         """The calls in scheduled order, some at a time. Raises TraceError with file:line."""
 
+    def join(self, readers: Sequence[Reader]) -> None:  # noqa: B027 - most formats have nothing to do here
+        """Meet all readers of the stream, before any is read: for formats whose sessions span several files."""
+
     def calls(self) -> Iterator[Call]:
         """The calls one by one."""
         return chain.from_iterable(self.batches())

@@ -90,9 +90,9 @@ class ChatJsonlReader(TextReader):
                 raise BadLineError("no 'messages'", "the log does not hold the requests' text, or this is no request")
             messages = []
         session = _name(_field(record, body, _SESSION))
-        metadata = record.get("metadata") if isinstance(record.get("metadata"), dict) else body.get("metadata")
-        if session is None and isinstance(metadata, dict):
-            session = _name(_field(metadata, metadata, _SESSION))
+        for place in (record.get("metadata"), body.get("metadata")):
+            if session is None and isinstance(place, dict):
+                session = _name(_field(place, place, _SESSION))
         started, ended = seconds(_field(record, body, _START)), seconds(_field(record, record, _END))
         turn = record.get("turn")
         if type(turn) is not int or turn < 0:
@@ -100,7 +100,8 @@ class ChatJsonlReader(TextReader):
         if session is not None:
             self._turns[session] = turn + 1
         tools = body.get("tools")
-        extra = body.get("extra_body") if isinstance(body.get("extra_body"), dict) else {}
+        extra: Any = body.get("extra_body")
+        extra = extra if isinstance(extra, dict) else {}
         return ChatRequest(
             session=session, messages=messages, tools=_tools(tools), response=_response(reply),
             usage=usage, turn=turn, model=_name(_field(record, body, ("model",))),

@@ -1,25 +1,65 @@
-"""What the readers of text logs share: JSON objects line by line, and requests instead of calls."""
+"""What the readers of text logs share: JSON objects in, requests out, and from requests to calls."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import orjson
 
-from eactl.trace.call import Call
+from eactl.errors import TraceError, UsageError
+from eactl.trace.call import Call, Source
 from eactl.trace.chat import ChatRequest
 from eactl.trace.options import TraceOptions
+from eactl.trace.prompts import Prompt, PromptEncoder, part_text
 from eactl.trace.readers.base import BadLineError, Reader, json_type
 from eactl.trace.readers.lines import why_not_json
+from eactl.trace.templates import ChatTemplate
+from eactl.trace.tokens import open_tokenizer
 from eactl.trace.tracefile import Head, TraceFile
+
+# How far the approximate tokenizer's counts lie from those of real ones, on text of coding agents.
+LEAST_SHARE, MOST_SHARE = 0.7, 1.5
+
+
+class Shared:
+    """What all text logs of one reading have in common: the encoder, and the responses seen so far."""
+
+    def __init__(self, options: TraceOptions) -> None:
+        self._options = options
+        self._encoder: PromptEncoder | None = None
+        self.seen: set[str] = set()
+
+    @property
+    def encoder(self) -> PromptEncoder:
+        """The encoder, made when first needed. Raises UsageError for a tokenizer or template that cannot be read."""
+        if self._encoder is None:
+            self._encoder = make_encoder(self._options)
+        return self._encoder
+
+
+def make_encoder(options: TraceOptions) -> PromptEncoder:
+    """The encoder that the options ask for. Raises UsageError, or CannotRunHereError without the packages."""
+    tokenizer = open_tokenizer(options.tokenizer)
+    if options.chat_template is not None:
+        template = ChatTemplate.load(Path(options.chat_template))
+        if template is None:
+            raise UsageError(f"no chat template in {options.chat_template}", where="--chat-template",
+                             hint="name a .jinja file")  # fmt: skip
+        return PromptEncoder(tokenizer, template)
+    folder = Path(options.tokenizer) if options.tokenizer else None
+    if folder is not None and not folder.is_dir():
+        folder = folder.parent
+    return PromptEncoder(tokenizer, None if folder is None else ChatTemplate.load(folder))
 
 
 class TextReader(Reader):
     """A reader of prompts as text: subclasses yield requests, in the order in which they were sent.
 
-    ``source.calls`` and ``tasks`` count as requests are taken; token totals belong to whoever makes tokens.
+    ``source.calls`` and ``tasks`` count requests as they are taken; token totals count what ``batches`` makes of them.
     """
 
     family: ClassVar[Literal["trace", "text log"]] = "text log"
@@ -29,44 +69,135 @@ class TextReader(Reader):
     def __init__(self, file: TraceFile, options: TraceOptions) -> None:
         super().__init__(file, options)
         self.source = self.make_source("tokens", 1)
-        self._sessions: set[str | None] = set()
+        self.shared = Shared(options)
+        self._joined = False
 
     @abstractmethod
     def read(self) -> Iterator[ChatRequest]:
         """The requests of the file. Raises TraceError with file:line."""
 
+    def join(self, readers: Sequence[Reader]) -> None:
+        if self._joined:
+            return
+        kinds: dict[type[TextReader], list[TextReader]] = defaultdict(list)
+        for reader in readers:
+            if isinstance(reader, TextReader):
+                reader.shared, reader._joined = self.shared, True
+                reader.forget_head()
+                kinds[type(reader)].append(reader)
+        for kind, members in kinds.items():
+            kind.group(members)
+
+    @classmethod
+    def group(cls, members: Sequence[Any]) -> None:
+        """Meet all readers of this format in the stream, before any is read."""
+
+    def forget_head(self) -> None:
+        """Drop the head's bytes: a folder may hold thousands of files."""
+        self.file.head = Head(self.file.path, b"", whole=False)
+
     def requests(self) -> Iterator[ChatRequest]:
         """The requests of the file, counted in ``source``."""
+        sessions: set[str] = set()
         for request in self.read():
-            self.source.calls += 1
-            self._sessions.add(request.session)
-            self.source.exact = self.source.exact and request.exact
+            source = self.counted_in(request)
+            source.calls += 1
+            source.exact = source.exact and request.exact
+            if request.session is not None and request.session not in sessions:
+                sessions.add(request.session)
+                source.tasks += 1
             yield request
-        self.source.tasks = len(self._sessions - {None})
         self.finish()
 
+    def counted_in(self, request: ChatRequest) -> Source:
+        """The source to which a request belongs."""
+        return self.source
+
     def batches(self) -> Iterator[list[Call]]:
-        """The requests as calls, one at a time: a prompt's ids are large. Raises TraceError."""
-        raise NotImplementedError
+        """The requests as calls, one at a time: a prompt's ids are large."""
+        encoder = self.shared.encoder
+        positions: dict[str, int] = {}
+        for request in self.requests():
+            if not request.messages and not request.prompt_token_ids:
+                raise TraceError(
+                    "the log holds token counts but no prompts, so nothing shows what prompts share",
+                    where=request.where, hint="eactl condenser-check reads counts alone; log the messages as well",
+                )  # fmt: skip
+            prompt = encoder.encode(request)
+            yield [self._call(request, prompt, positions)]
+
+    def _call(self, request: ChatRequest, prompt: Prompt, positions: dict[str, int]) -> Call:
+        source, usage = self.counted_in(request), request.usage
+        output = None if usage is None else usage.output_tokens
+        if output is None and request.response is not None:
+            output = len(self.shared.encoder.tokenizer.encode(part_text(request.response)))
+        source.prompt_tokens += prompt.tokens
+        if source.output_tokens is not None:
+            source.output_tokens = None if output is None else source.output_tokens + output
+        self._bound(source, request, prompt)
+        position = request.turn
+        if request.session is not None:
+            position = positions.get(request.session, 0)
+            positions[request.session] = position + 1
+        model = request.model
+        if request.adapter is not None:
+            model = f"{model or ''}+{request.adapter}"
+        return Call(
+            task=request.session, prompt_tokens=prompt.tokens, ids=prompt.ids(), unit_tokens=1, output_tokens=output,
+            call=position, arrival_s=request.arrival_s, gap_s=request.gap_s, service_s=request.service_s,
+            salt=request.salt, model=model, scope=self.scope,
+        )  # fmt: skip
+
+    def _bound(self, source: Source, request: ChatRequest, prompt: Prompt) -> None:
+        """Add what this prompt may have had at least and at most."""
+        if not source.lower_tokens and not source.upper_tokens and source.prompt_tokens == prompt.tokens:
+            source.lower_tokens = source.upper_tokens = 0
+            source.tokenizer = None if request.prompt_token_ids else self.shared.encoder.name
+        source.exact = source.exact and prompt.exact
+        least = most = prompt.tokens
+        if not prompt.exact and not prompt.measured:
+            if not self.shared.encoder.tokenizer.exact:
+                least, most = int(prompt.tokens * LEAST_SHARE), int(prompt.tokens * MOST_SHARE)
+            hidden = request.hidden_tokens[1]
+            if hidden is None:
+                source.upper_tokens = None
+            else:
+                most += hidden
+        source.lower_tokens = (source.lower_tokens or 0) + least
+        if source.upper_tokens is not None:
+            source.upper_tokens += most
+
+    def finish(self) -> None:
+        """Add what was found out about exactness, then as for every reader."""
+        source = self.source
+        if source.tokenizer == "approximate" and source.prompt_tokens:
+            self.warn("approximate-tokens", "no tokenizer was given: tokens are approximated from the text",
+                      "--tokenizer DIR takes the model's own")  # fmt: skip
+        super().finish()
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Line number and JSON object of each line; a cut last line is left out with a warning."""
         for batch in self.file.batches(tolerate_cut=True):
             last = batch.numbers[-1] if batch.cut else -1
             for line, number in zip(batch.lines, batch.numbers, strict=True):
-                try:
-                    record = orjson.loads(line)
-                except orjson.JSONDecodeError as error:
-                    if number == last and b"\x00" not in line:
-                        self.warn("cut-line", f"the last line ({number}) is cut and was left out",
-                                  "the log may still be being written")  # fmt: skip
-                    else:
-                        self.bad(number, why_not_json(line, error, cut=False))
-                    continue
-                if type(record) is dict:
+                record = self._object(line, number, last=number == last)
+                if record is not None:
                     yield number, record
-                else:
-                    self.bad(number, BadLineError(f"the line holds {json_type(record)}, not a JSON object"))
+
+    def _object(self, line: bytes, number: int, *, last: bool) -> dict[str, Any] | None:
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            if last and b"\x00" not in line:
+                self.warn("cut-line", f"{self.file.name}: the last line ({number}) is cut and was left out",
+                          "the log may still be being written")  # fmt: skip
+            else:
+                self.bad(number, why_not_json(line, error, cut=False))
+            return None
+        if type(record) is dict:
+            return record
+        self.bad(number, BadLineError(f"the line holds {json_type(record)}, not a JSON object"))
+        return None
 
 
 def first_objects(head: Head) -> list[dict[str, Any]]:

@@ -1,0 +1,420 @@
+"""From chat requests to prompts of token ids, a prompt at a time, encoding only what earlier prompts did not hold.
+
+With a tokenizer and a chat template a prompt is what a server makes of it. Without a template each message becomes a
+few marks of its role and its text, in the order tools, messages. Where the provider measured the prompt's tokens and
+the tokenizer is not the model's own, what a request adds is stretched or cut to the measured length, message by
+message; equal beginnings of two conversations keep equal ids, for what is known of a beginning is kept under the
+whole path to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+
+from eactl.errors import TraceError
+from eactl.trace.call import Ids
+from eactl.trace.chat import RAW_ROLE, ChatRequest
+from eactl.trace.templates import ChatTemplate
+from eactl.trace.tokens import ApproximateTokenizer, HuggingFaceTokenizer, TokenIds, Tokenizer, filler
+
+IMAGE_TOKENS = 1024  # what an image counts where nothing is measured
+TOOLS, HIDDEN = -1, -2  # labels of segments that are no message
+_BLOCK_CHARS = 1 << 11
+_REMEMBERED_SESSIONS = 64
+_MEMORY_BYTES = 160 << 20
+_ENTRY_BYTES = 300
+_NO_KEY = b""
+
+
+@dataclass(slots=True)
+class Segment:
+    """A stretch of a prompt; ``label`` is the message it comes from, or TOOLS, or HIDDEN."""
+
+    ids: TokenIds
+    label: int
+
+
+@dataclass(slots=True)
+class Prompt:
+    """One prompt as a row of segments; equal stretches of different prompts may be the same object.
+
+    ``exact``: the ids are those of the server. ``measured``: the length is the provider's count.
+    """
+
+    segments: list[Segment]
+    tokens: int
+    exact: bool
+    measured: bool
+
+    def ids(self) -> Ids:
+        """All ids, in a new array."""
+        if not self.segments:
+            return np.empty(0, dtype=np.int64)
+        return np.concatenate([segment.ids for segment in self.segments], dtype=np.int64)[: self.tokens]
+
+    def shared_tokens(self, other: Prompt) -> int:
+        """The longest common prefix with ``other``, in tokens; costs a step per segment, not per token."""
+        shared, at = 0, 0
+        for mine, theirs in zip(self.segments, other.segments, strict=False):
+            if mine.ids is not theirs.ids and not np.array_equal(mine.ids, theirs.ids):
+                break
+            shared += len(mine.ids)
+            at += 1
+        else:
+            return min(shared, self.tokens, other.tokens)
+        mine_rest, their_rest = _rest(self.segments[at:]), _rest(other.segments[at:])
+        length = min(len(mine_rest), len(their_rest))
+        differs = mine_rest[:length] != their_rest[:length]
+        shared += int(differs.argmax()) if differs.any() else length
+        return min(shared, self.tokens, other.tokens)
+
+    def label_at(self, token: int) -> int | None:
+        """The message in which token number ``token`` lies (TOOLS, HIDDEN); None beyond the end or if unknown."""
+        end = 0
+        for segment in self.segments:
+            end += len(segment.ids)
+            if token < end:
+                return segment.label
+        return None
+
+
+def _rest(segments: Sequence[Segment]) -> TokenIds:
+    return np.concatenate([segment.ids for segment in segments]) if segments else np.empty(0, dtype=np.int32)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is kept of one beginning of a conversation: its last segment, and the tokens up to its end."""
+
+    segment: Segment
+    end: int
+
+
+class PromptEncoder:
+    """Makes prompts of requests; one encoder for all logs of a reading, so that equal text has equal ids.
+
+    Memory is bounded by ``memory_bytes``: what was not used for longest is forgotten, and encoded again if needed.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer | None = None,
+        template: ChatTemplate | None = None,
+        memory_bytes: int = _MEMORY_BYTES,
+    ) -> None:
+        self.tokenizer: Tokenizer = tokenizer or ApproximateTokenizer()
+        self.template = template
+        self._limit = memory_bytes
+        self._used = 0
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._pieces: OrderedDict[bytes, TokenIds] = OrderedDict()
+        self._latest: OrderedDict[str | None, tuple[bytes, list[Any], list[bytes]]] = OrderedDict()
+        self._boundaries: re.Pattern[str] | None = None
+        if template is not None and isinstance(tokenizer, HuggingFaceTokenizer):
+            self._boundaries = _boundary_pattern(tokenizer.boundaries)
+
+    @property
+    def name(self) -> str:
+        """Which tokenizer made the ids."""
+        return self.tokenizer.name
+
+    def encode(self, request: ChatRequest) -> Prompt:
+        """The prompt of ``request``, with the generation prompt where a template makes one.
+
+        Raises TraceError when the template refuses the messages or is cut off.
+        """
+        if request.prompt_token_ids:
+            try:
+                ids = np.array(request.prompt_token_ids, dtype=np.int32)
+            except OverflowError:
+                raise TraceError(
+                    "a token id beyond 2^31", where=request.where, hint="no vocabulary is that large"
+                ) from None
+            return Prompt([Segment(ids, 0)], len(ids), exact=True, measured=False)
+        raw = bool(request.messages) and request.messages[0].get("role") == RAW_ROLE
+        if self.template is not None and not raw:
+            return self._rendered(request, self.template)
+        return self._plain(request, raw=raw)
+
+    # with a template
+
+    def _rendered(self, request: ChatRequest, template: ChatTemplate) -> Prompt:
+        text = template.render(request.messages, request.tools, now_s=request.arrival_s, where=request.where)
+        segments = [Segment(self._piece(piece), 0) for piece in self._cut(text)]
+        tokens = sum(len(segment.ids) for segment in segments)
+        hidden = self._hidden(request, tokens)
+        if hidden is not None:
+            segments.insert(0, hidden)
+            tokens += len(hidden.ids)
+        exact = self.tokenizer.exact and request.exact
+        return Prompt(segments, tokens, exact=exact, measured=False)
+
+    def _cut(self, text: str) -> list[str]:
+        """The text in pieces that begin with a special token: none of them changes how its neighbours are encoded."""
+        if self._boundaries is None:
+            return [text] if text else []
+        starts = [match.start() for match in self._boundaries.finditer(text)]
+        bounds = [0, *starts, len(text)] if not starts or starts[0] else [*starts, len(text)]
+        return [text[a:b] for a, b in pairwise(bounds) if a < b]
+
+    def _piece(self, text: str) -> TokenIds:
+        key = _digest(_NO_KEY, text)
+        ids = self._pieces.get(key)
+        if ids is None:
+            ids = self.tokenizer.encode(text)
+            self._pieces[key] = ids
+            self._used += ids.nbytes + _ENTRY_BYTES
+            self._forget(self._pieces)
+        else:
+            self._pieces.move_to_end(key)
+        return ids
+
+    # without one
+
+    def _plain(self, request: ChatRequest, *, raw: bool) -> Prompt:
+        parts, labels = _parts(request, raw=raw, in_blocks=self.tokenizer.splits_at_line_ends)
+        keys, texts = self._keys(request, parts)
+        known = [entry for entry in map(self._known.get, keys) if entry is not None]
+        if len(known) < len(keys):  # the beginning that is known; nothing behind a gap counts
+            known = []
+            for key in keys:
+                entry = self._known.get(key)
+                if entry is None:
+                    break
+                known.append(entry)
+        segments = [entry.segment for entry in known]
+        at = len(segments)
+        added = [self._encoded(part, text) for part, text in zip(parts[at:], texts[at:], strict=True)]
+        visible = sum(map(len, added))
+        hidden = self._hidden(request, visible)
+        before = 0 if hidden is None else len(hidden.ids)
+        start = known[-1].end if known else before
+        measured = None if self.tokenizer.exact or request.usage is None else request.usage.prompt_tokens
+        target = None if measured is None else measured - start
+        fitted = _fit(added, keys[at:], target)
+        end = start
+        for ids, label, key in zip(fitted, labels[at:], keys[at:], strict=True):
+            segment = Segment(ids, label)
+            segments.append(segment)
+            end += len(ids)
+            if target is None or target > 0:
+                self._known[key] = _Known(segment, end)
+                self._used += ids.nbytes + _ENTRY_BYTES
+        if hidden is not None:
+            segments.insert(0, hidden)
+        if measured is not None and measured > end:
+            path = (keys[-1] if keys else _NO_KEY).hex()
+            segments.append(Segment(filler(f"rest {path}", measured - end), labels[-1] if labels else HIDDEN))
+        if self._used > self._limit // 2:
+            for key in reversed(keys):
+                if key in self._known:
+                    self._known.move_to_end(key)
+            self._forget(self._known)
+        tokens = end if measured is None else measured
+        exact = raw and self.tokenizer.exact and request.exact
+        if raw and len(self.tokenizer.begin_ids):
+            segments.insert(0, Segment(self.tokenizer.begin_ids, 0))
+            tokens += len(self.tokenizer.begin_ids)
+        return Prompt(segments, tokens, exact=exact, measured=measured is not None)
+
+    def _keys(self, request: ChatRequest, parts: list[Any]) -> tuple[list[bytes], list[str | None]]:
+        """The path key of each part, and the text of those that had to be looked at."""
+        root = _root(request)
+        before = self._latest.get(request.session)
+        keys: list[bytes] = []
+        if before is not None and before[0] == root:
+            for mine, theirs, key in zip(parts, before[1], before[2], strict=False):
+                if mine is not theirs and mine != theirs:
+                    break
+                keys.append(key)
+        texts: list[str | None] = [None] * len(keys)
+        key = keys[-1] if keys else root
+        for part in parts[len(keys) :]:
+            text = part_text(part)
+            key = _digest(key, text)
+            keys.append(key)
+            texts.append(text)
+        self._latest[request.session] = (root, parts, keys)
+        self._latest.move_to_end(request.session)
+        if len(self._latest) > _REMEMBERED_SESSIONS:
+            self._latest.popitem(last=False)
+        return keys, texts
+
+    def _encoded(self, part: Any, text: str | None) -> TokenIds:
+        text = part_text(part) if text is None else text
+        if isinstance(part, str):
+            return self.tokenizer.encode(text)
+        pieces = [filler(f"role {part.get('role') if isinstance(part, dict) else 'tools'}", 3)]
+        for number, piece in enumerate(text.split(_IMAGE_MARK)):
+            if number % 2:
+                pieces.append(filler(piece, IMAGE_TOKENS))
+            elif piece:
+                pieces.append(self.tokenizer.encode(piece))
+        pieces.append(filler("end of message", 1))
+        return np.concatenate(pieces)
+
+    def _hidden(self, request: ChatRequest, visible: int) -> Segment | None:
+        """What the log does not show before the first message, sized once a session, at its first request.
+
+        What the provider read from its cache on that request was written by other sessions: these tokens get ids
+        that all sessions of the model share.
+        """
+        least, most = request.hidden_tokens
+        if most == 0 and not least:
+            return None
+        key = _digest(b"hidden", f"{request.session}\0{request.model}\0{request.adapter}")
+        known = self._known.get(key)
+        if known is None:
+            usage = request.usage
+            tokens = least
+            if usage is not None and usage.prompt_tokens is not None:
+                tokens = max(least, usage.prompt_tokens - visible)
+            shared = tokens
+            if usage is not None and usage.cached_tokens:
+                shared = min(tokens, usage.cached_tokens)
+            kind = "agent" if request.parent else "main"
+            ids = np.concatenate((filler(f"hidden {request.model} {kind}", shared),
+                                  filler(f"hidden {request.session}", tokens - shared)))  # fmt: skip
+            known = self._known[key] = _Known(Segment(ids, HIDDEN), tokens)
+            self._used += ids.nbytes + _ENTRY_BYTES
+        self._known.move_to_end(key)
+        return known.segment
+
+    def _forget(self, table: OrderedDict[bytes, Any]) -> None:
+        while self._used > self._limit and len(table) > 1:
+            _, entry = table.popitem(last=False)
+            ids = entry.segment.ids if isinstance(entry, _Known) else entry
+            self._used -= ids.nbytes + _ENTRY_BYTES
+
+
+_IMAGE_MARK = "\x00image\x00"
+
+
+def part_text(part: Any) -> str:
+    """The text of a message, of tools or of a plain stretch, as it counts where no template says more.
+
+    Identifiers of messages and calls are left out: templates do not show them.
+    """
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return orjson.dumps(part).decode()
+    pieces: list[str] = [str(part.get("role"))]
+    for key in ("reasoning_content", "reasoning", "thinking"):
+        if isinstance(part.get(key), str):
+            pieces.append(part[key])
+            break
+    pieces.append(_content_text(part.get("content")))
+    calls = part.get("tool_calls")
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            arguments = function.get("arguments")
+            shown = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+            pieces.append(f"{function.get('name')}{shown}")
+    legacy = part.get("function_call")
+    if isinstance(legacy, dict):
+        pieces.append(f"{legacy.get('name')}{legacy.get('arguments')}")
+    return "\n".join(pieces)
+
+
+def _content_text(content: Any) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return orjson.dumps(content).decode()
+    pieces: list[str] = []
+    for part in content:
+        if isinstance(part, str):
+            pieces.append(part)
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            pieces.append(part["text"])
+        elif isinstance(part, dict) and is_attachment(part):
+            pieces.append(f"{_IMAGE_MARK}{attachment_digest(part)}{_IMAGE_MARK}")
+        else:
+            pieces.append(orjson.dumps(part).decode())
+    return "\n".join(pieces)
+
+
+def is_attachment(part: dict[str, Any]) -> bool:
+    """Whether a content part is an image, audio, video or file: its bytes, not a text, decide what can be reused."""
+    kind = str(part.get("type"))
+    return kind.startswith(("image", "input_image", "audio", "input_audio", "video", "file", "document", "input_file"))
+
+
+def attachment_digest(part: dict[str, Any]) -> str:
+    """What identifies an attachment: the recorded digest, else a digest of its description with its bytes."""
+    recorded = part.get("digest") or part.get("sha256") or part.get("hash")
+    if isinstance(recorded, str):
+        return recorded
+    return hashlib.blake2b(orjson.dumps(part), digest_size=16).hexdigest()
+
+
+def _parts(request: ChatRequest, *, raw: bool, in_blocks: bool) -> tuple[list[Any], list[int]]:
+    if raw:
+        text = "".join(_content_text(message.get("content")) for message in request.messages)
+        blocks = text_blocks(text) if in_blocks else [text] if text else []
+        return list(blocks), [0] * len(blocks)
+    parts: list[Any] = list(request.messages)
+    labels = list(range(len(parts)))
+    if request.tools:
+        return [request.tools, *parts], [TOOLS, *labels]
+    return parts, labels
+
+
+def text_blocks(text: str) -> list[str]:
+    """A long text in blocks that end at a line end before a letter, so that an appended text keeps its blocks."""
+    blocks: list[str] = []
+    start = 0
+    while len(text) - start > _BLOCK_CHARS:
+        end = text.find("\n", start + _BLOCK_CHARS) + 1
+        while end and end < len(text) and not text[end].isalnum():
+            end = text.find("\n", end) + 1
+        if not end or end >= len(text):
+            break
+        blocks.append(text[start:end])
+        start = end
+    if start < len(text):
+        blocks.append(text[start:])
+    return blocks
+
+
+def _fit(added: list[TokenIds], keys: list[bytes], target: int | None) -> list[TokenIds]:
+    """The new stretches, cut or filled so that together they have ``target`` tokens, each in proportion."""
+    total = sum(map(len, added))
+    if target is None or target == total or target <= 0 or not total:
+        return added
+    fitted, end, fitted_end = [], 0, 0
+    for ids, key in zip(added, keys, strict=True):
+        end += len(ids)
+        size = end * target // total - fitted_end
+        fitted_end += size
+        fitted.append(ids[:size] if size <= len(ids) else np.concatenate((ids, filler(key.hex(), size - len(ids)))))
+    return fitted
+
+
+def _root(request: ChatRequest) -> bytes:
+    hidden = request.session if request.hidden_tokens != (0, 0) else None
+    return _digest(b"root", f"{request.model}\0{request.adapter}\0{hidden}")
+
+
+def _digest(before: bytes, text: str) -> bytes:
+    return hashlib.blake2b(before + text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _boundary_pattern(tokens: list[tuple[str, bool]]) -> re.Pattern[str] | None:
+    if not tokens:
+        return None
+    longest_first = sorted(tokens, key=lambda token: -len(token[0]))
+    return re.compile("|".join((r"\s*" if swallows else "") + re.escape(text) for text, swallows in longest_first))
