@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,18 @@ def byte_progress(label: str) -> Iterator[ByteProgress]:
         yield progress
     finally:
         progress.close()
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """A line on the terminal that says what is being worked on, gone when the block ends; silent elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    try:
+        yield lambda text: click.echo(f"\r\x1b[K{text} ...", err=True, nl=False)
+    finally:
+        click.echo("\r\x1b[K", err=True, nl=False)
 
 
 def show_warnings(warnings: Sequence[Mapping[str, str]]) -> None:

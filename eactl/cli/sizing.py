@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eactl.cli.progress import byte_progress, show_warnings
+from eactl.cli.progress import byte_progress, show_warnings, stages
 from eactl.errors import UsageError
 from eactl.report.document import emit
 from eactl.report.files import refuse_overwrite
@@ -44,11 +44,13 @@ def run_size(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
         stream = open_trace(paths, trace_options, on_bytes=progress)
         progress.total(stream.total_bytes)
         workload = load_workload(stream)
-    result = size_trace(
-        workload, settings, available,
-        sources=[source.as_dict() for source in stream.sources],
-        warnings=[notice.as_dict() for notice in reading_notices(stream.warnings, stream.sources)],
-    )  # fmt: skip
+    with stages() as on_stage:
+        result = size_trace(
+            workload, settings, available,
+            sources=[source.as_dict() for source in stream.sources],
+            warnings=[notice.as_dict() for notice in reading_notices(stream.warnings, stream.sources)],
+            on_stage=on_stage,
+        )  # fmt: skip
     if plot is not None:
         from eactl.report.plot import write_size_plot
 

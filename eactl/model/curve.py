@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,40 +157,3 @@ class CapacityCurve:
 
 def _capacities(chunks: npt.ArrayLike) -> Int64s:
     return np.asarray(chunks, dtype=np.int64)
-
-
-def best_coverage_tokens(pieces: Pieces, capacity_chunks: int, chunk_tokens: int) -> int:
-    """Σ H_j·b that no policy can beat at this capacity: Belady's MIN with bypass, told all future requests.
-
-    A stretch is one reuse interval per chunk, from its owner to the request that finds it. Kept intervals never
-    exceed the capacity; when they would, the chunks needed farthest in the future go, deepest first, so what
-    remains is always a prefix. Time O(stretches · log stretches).
-    """
-    by_start = np.lexsort((pieces.first_chunk, pieces.owner))
-    starts = pieces.owner[by_start].tolist()
-    stops = pieces.request[by_start].tolist()
-    lengths = pieces.length[by_start].tolist()
-    arrivals = np.argsort(pieces.request[by_start], kind="stable").tolist()
-    kept = [0] * len(lengths)
-    far: list[tuple[int, int, int]] = []  # needed last first; at equal need the longest untouched (deepest) first
-    held = hits = arrival = begin = 0
-    for request in range(len(pieces.chunks)):
-        while arrival < len(arrivals) and stops[arrivals[arrival]] == request:
-            piece = arrivals[arrival]
-            hits += kept[piece]
-            held -= kept[piece]
-            kept[piece] = 0
-            arrival += 1
-        while begin < len(starts) and starts[begin] == request:
-            kept[begin] = lengths[begin]
-            held += lengths[begin]
-            heapq.heappush(far, (-stops[begin], starts[begin], begin))
-            begin += 1
-        while held > capacity_chunks:
-            piece = far[0][2]
-            drop = min(kept[piece], held - capacity_chunks)
-            kept[piece] -= drop
-            held -= drop
-            if not kept[piece]:
-                heapq.heappop(far)
-    return hits * chunk_tokens

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from eactl.errors import TraceError
-from eactl.model.curve import CapacityCurve, best_coverage_tokens
+from eactl.model.bound import BestPolicy
+from eactl.model.curve import CapacityCurve
 from eactl.model.orders import closed_loop, recorded, round_robin, timing
-from eactl.model.reuse import Pieces, resident_tokens, stack_pieces
+from eactl.model.reuse import resident_tokens, stack_pieces
 from eactl.model.summary import summarise
 from eactl.model.workingset import gamma_gpu, gamma_host, tier_chunks, working_set_bytes
 from eactl.model.workload import Workload
@@ -29,10 +30,11 @@ def size_trace(
     *,
     sources: Iterable[dict[str, Any]] = (),
     warnings: Sequence[dict[str, str]] = (),
+    on_stage: Callable[[str], None] = lambda _: None,
 ) -> SizeResult:
     """Size the host tier for ``workload``: exact for METHOD.md's reference model under each order asked for.
 
-    Raises TraceError when the workload holds no call.
+    ``on_stage`` hears what is being worked on. Raises TraceError when the workload holds no call.
     """
     if not len(workload):
         raise TraceError("the trace holds no calls", where="--trace", hint="check 'eactl trace profile' on it")
@@ -41,10 +43,12 @@ def size_trace(
     orders: list[OrderCurve] = []
     primary: _Evaluated | None = None
     for name in settings.order_names:
+        on_stage(f"ranking chunks in {name} order")
         evaluated = _Evaluated(workload, _order(workload, name, pool, settings, notices), settings)
         if primary is None:
             primary = evaluated
             capacities = settings.capacities_bytes or _grid(evaluated, pool)
+        on_stage(f"bounding what any policy could cover in {name} order" if settings.bound else f"{name} order")
         orders.append(_order_curve(name, evaluated, capacities, pool, settings))
     assert primary is not None  # noqa: S101 - order_names is never empty
     notices += obr_notices(settings)
@@ -70,7 +74,8 @@ class _Evaluated:
 
     def __init__(self, workload: Workload, order: list[int], settings: SizeSettings) -> None:
         self.settings = settings
-        self.pieces: Pieces = stack_pieces(workload, order, settings.chunk_tokens, with_output=False)
+        pieces = stack_pieces(workload, order, settings.chunk_tokens, with_output=False)
+        self.best = BestPolicy(pieces, settings.chunk_tokens) if settings.bound else None
         if settings.gpu_kv_tokens is None:
             resident = np.zeros(len(order), dtype=np.int64)
         else:
@@ -78,12 +83,11 @@ class _Evaluated:
                 workload, order, block_tokens=GPU_BLOCK_TOKENS, capacity_tokens=settings.gpu_kv_tokens
             )
         self.resident_tokens = int(resident.sum())
-        self.curve = CapacityCurve(self.pieces, workload.prompt_tokens[order], resident, settings.chunk_tokens)
+        self.curve = CapacityCurve(pieces, workload.prompt_tokens[order], resident, settings.chunk_tokens)
 
     def point(self, host_bytes: int, working_set_bytes_rank: float) -> SizePoint:
         chunks = tier_chunks(host_bytes, self.settings.chunk_bytes_rank)
         [point] = self.curve.points([chunks])
-        bound = best_coverage_tokens(self.pieces, chunks, self.settings.chunk_tokens) if self.settings.bound else None
         return SizePoint(
             host_bytes_rank=host_bytes,
             chunks=chunks,
@@ -92,7 +96,7 @@ class _Evaluated:
             restored_tokens=point.restored_tokens,
             computed_tokens=point.computed_tokens,
             restoring_calls=point.restoring_calls,
-            best_coverage_tokens=bound,
+            best_coverage_tokens=None if self.best is None else self.best.coverage_tokens(chunks),
         )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eactl.model.curve import CapacityCurve, CurvePoint, best_coverage_tokens
+from eactl.model.bound import BestPolicy
+from eactl.model.curve import CapacityCurve, CurvePoint
 from eactl.model.reuse import resident_tokens, stack_pieces
 from eactl.model.workload import Workload
 from eactl.trace.call import Call
@@ -76,8 +77,9 @@ def test_no_policy_beats_the_belady_bound_and_the_bound_is_belady(requests: list
     workload = as_workload(requests)
     pieces = stack_pieces(workload, range(len(workload)), chunk, with_output=False)
     curve = curve_of(workload, chunk, None)
+    best = BestPolicy(pieces, chunk)
     for capacity in (0, 1, 2, 5, 9, 1000):
-        bound = best_coverage_tokens(pieces, capacity, chunk)
+        bound = best.coverage_tokens(capacity)
         assert bound == best_hits(requests, chunk_tokens=chunk, capacity=capacity)
         assert bound >= curve.coverage_tokens([capacity])[0]
 
