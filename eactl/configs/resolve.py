@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -12,9 +13,10 @@ from pathlib import Path
 from eactl.configs.bundled import BundledModel, bundled, find_bundled, is_quantised_name, near_names
 from eactl.errors import UsageError
 
+MAX_SPEC_CHARACTERS = 1024
 MAX_CONFIG_BYTES = 16 << 20  # published files are a few KiB; a longer one is something else
 _WHERE = "--model"
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,14 @@ def resolve_model(spec: str) -> ResolvedModel:
 
     Nothing is fetched. Raises UsageError when nothing is found or what is found cannot be read as a configuration.
     """
-    if not spec.strip():
-        raise UsageError("an empty model name", where=_WHERE, hint="give a directory, a config.json or a name")
-    if "\0" in spec:
-        raise UsageError("a NUL byte in the model name", where=_WHERE, hint="give a directory, a config.json or a name")
-    path = Path(spec).expanduser()
-    if path.is_dir():
-        return _from_directory(path)
-    if path.exists():
+    if not spec.strip() or "\0" in spec or len(spec) > MAX_SPEC_CHARACTERS:
+        what = (
+            "an empty model name" if not spec.strip() else f"a model name of {len(spec)} characters, {spec[:40]!r}..."
+        )
+        raise UsageError(what, where=_WHERE, hint="give a directory, a config.json or a name")
+    if (path := _existing(spec)) is not None:
+        if path.is_dir():
+            return _from_directory(path)
         return ResolvedModel(_file_name(path), read_config(path), "file", str(path))
     if (cached := _cached_config(spec)) is not None:
         return ResolvedModel(spec, read_config(cached), "huggingface-cache", str(cached))
@@ -104,6 +106,19 @@ def read_config(path: Path) -> dict[str, object]:
     if not value:
         raise UsageError(f"{path} is empty", where=_WHERE, hint=hint)
     return value
+
+
+def _existing(spec: str) -> Path | None:
+    """``spec`` as the path of something that exists, or None; one that may not be looked at raises OSError."""
+    try:
+        path = Path(spec).expanduser()
+        return path if path.exists() else None
+    except RuntimeError:  # ~nobody-of-that-name
+        return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
+        raise
 
 
 def _from_directory(path: Path) -> ResolvedModel:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from eactl.errors import UsageError
+from eactl.model.fields import shown
 
+NVFP4_GROUP = 16
 SCALE_BYTES = 4  # one float32 scale per token and head for K, another for V
 
 # DeepSeek's packed sparse-MLA rows: quantised latent, its scales, and the rotary part in 16 bits.
@@ -29,7 +30,7 @@ _SIDE_BYTES: dict[str, Callable[[int], int]] = {
     "int8": lambda dim: dim,
     "fp8_per_token_head": lambda dim: dim + SCALE_BYTES,
     "int8_per_token_head": lambda dim: dim + SCALE_BYTES,
-    "nvfp4": lambda dim: dim // 2 + dim // 16,  # two values a byte, one scale for 16 values
+    "nvfp4": lambda dim: dim // 2 + dim // NVFP4_GROUP,  # two values a byte, one scale byte a group
 }
 
 NAMES = ("auto", *_SIDE_BYTES, *DS_MLA_ROW_BYTES)
@@ -54,14 +55,19 @@ class KvDtype:
     def side_bytes(self, dim: int) -> int:
         """Bytes of one head's key (or value) of ``dim`` elements for one token.
 
-        Raises UsageError for the packed MLA rows, which only a latent of 576 elements has.
+        Raises UsageError for the packed MLA rows, which only a latent of 576 elements has, and for nvfp4 heads that
+        its groups of 16 do not divide.
         """
         if self.name in DS_MLA_ROW_BYTES:
             raise UsageError(
                 f"{self.name} packs MLA latents and this model has other layers", where="--kv-dtype",
                 hint="use auto or fp8",
             )  # fmt: skip
-        return _SIDE_BYTES[self.name](dim) if dim else 0
+        if self.name == "nvfp4" and dim % NVFP4_GROUP:
+            raise UsageError(
+                f"nvfp4 packs {NVFP4_GROUP} elements and a head has {dim}", where="--kv-dtype", hint="use auto or fp8"
+            )
+        return _SIDE_BYTES[self.name](dim)
 
     def latent_bytes(self, dim: int) -> int:
         """Bytes of one MLA latent of ``dim`` elements (compressed KV and rotary key together) for one token."""
@@ -89,6 +95,4 @@ def parse_kv_dtype(text: str) -> KvDtype | None:
         return None
     if name in _SIDE_BYTES or name in DS_MLA_ROW_BYTES:
         return KvDtype(name)
-    near = get_close_matches(name, NAMES, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(NAMES)}"
-    raise UsageError(f"unknown KV data type {text!r}", where="--kv-dtype", hint=hint)
+    raise UsageError(f"unknown KV data type {shown(text)}", where="--kv-dtype", hint=f"choose from {', '.join(NAMES)}")
