@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,12 +131,19 @@ class CapacityCurve:
         return int(self.restored_tokens([self.saturation_chunks])[0])
 
     def smallest_for_share(self, share: float) -> int:
-        """The smallest capacity in chunks whose restored tokens reach ``share`` of the best (0 if nothing can be)."""
-        wanted = share * self.best_restored_tokens
+        """The smallest capacity in chunks whose restored tokens reach ``share`` of the best (0: there are none)."""
+        return self._smallest(lambda chunks: int(self.restored_tokens([chunks])[0]), share * self.best_restored_tokens)
+
+    def smallest_for_coverage(self, share: float) -> int:
+        """The smallest capacity in chunks whose coverage reaches ``share`` of the best (0: there is none)."""
+        best = int(self.coverage_tokens([self.saturation_chunks])[0])
+        return self._smallest(lambda chunks: int(self.coverage_tokens([chunks])[0]), share * best)
+
+    def _smallest(self, tokens_at: Callable[[int], int], wanted: float) -> int:
         low, high = 0, self.saturation_chunks
         while low < high:
             middle = (low + high) // 2
-            if self.restored_tokens([middle])[0] >= wanted:
+            if tokens_at(middle) >= wanted:
                 high = middle
             else:
                 low = middle + 1

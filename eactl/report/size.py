@@ -123,17 +123,16 @@ def curve_chart(result: SizeResult, order: OrderCurve, *, width: int) -> str:
 
 
 def _shares(result: SizeResult) -> str:
-    rows = [
-        [
-            order.name,
-            *(f"{size / GIB:.4g}" for _, size in order.shares),
-            f"{order.knee_bytes_rank / GIB:.4g}",
-            f"{order.saturation_bytes_rank / GIB:.4g}",
-        ]
-        for order in result.orders
-    ]
-    shares = [f"{share:.0%}" for share, _ in result.orders[0].shares]
-    return "GiB per rank for a share of the best recovery\n" + table(rows, ["order", *shares, "knee", "all"])
+    gpu = result.pool.gpu_kv_tokens is not None  # only then do the two differ by more than a token per call
+    rows = []
+    for order in result.orders:
+        ends = (f"{order.knee_bytes_rank / GIB:.4g}", f"{order.saturation_bytes_rank / GIB:.4g}")
+        rows.append([order.name, *(f"{size / GIB:.4g}" for _, size in order.coverage_shares), *ends])
+        if gpu:
+            rows.append(["  restored", *(f"{size / GIB:.4g}" for _, size in order.recovery_shares), "", ""])
+    shares = [f"{share:.0%}" for share, _ in result.orders[0].coverage_shares]
+    title = "GiB per rank for a share of the best coverage" + (" (and of the most that can be restored)" if gpu else "")
+    return f"{title}\n" + table(rows, ["order", *shares, "knee", "all"])
 
 
 def _lmcache(result: SizeResult) -> str:

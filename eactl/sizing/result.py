@@ -37,12 +37,17 @@ class SizePoint:
 
 @dataclass(frozen=True)
 class OrderCurve:
-    """The curve under one order of calls; ``shares`` maps a share of the best recovery to bytes per rank."""
+    """The curve under one order of calls.
+
+    ``coverage_shares`` and ``recovery_shares`` pair a share of the best coverage (of the best restored tokens)
+    with the bytes per rank that reach it.
+    """
 
     name: str
     curve: tuple[SizePoint, ...]
     knee_bytes_rank: int
-    shares: tuple[tuple[float, int], ...]
+    coverage_shares: tuple[tuple[float, int], ...]
+    recovery_shares: tuple[tuple[float, int], ...]
     best_restored_tokens: int
     saturation_bytes_rank: int
     resident_tokens: int
@@ -52,7 +57,8 @@ class OrderCurve:
             "name": self.name,
             "curve": [point.as_dict() for point in self.curve],
             "knee_gib": gib(self.knee_bytes_rank),
-            "shares": [{"share": share, "host_gib": gib(size)} for share, size in self.shares],
+            "coverage_shares": [{"share": share, "host_gib": gib(size)} for share, size in self.coverage_shares],
+            "recovery_shares": [{"share": share, "host_gib": gib(size)} for share, size in self.recovery_shares],
             "best_restored_tokens": self.best_restored_tokens,
             "saturation_gib": gib(self.saturation_bytes_rank),
             "gpu_resident_tokens": self.resident_tokens,
