@@ -46,9 +46,12 @@ def profile(
     if output is not None:
         refuse_overwrite(output, force=force)
     options = TraceOptions(format=format_name, block_tokens=block_tokens, skip_bad_lines=skip_bad_lines)
-    with byte_progress("reading") as on_bytes:
-        document = profile_trace(open_trace(paths, options, on_bytes=on_bytes)).as_dict()
-    show_warnings(document["warnings"])
+    with byte_progress("reading") as progress:
+        stream = open_trace(paths, options, on_bytes=progress)
+        progress.total(stream.total_bytes)
+        document = profile_trace(stream).as_dict()
+    plain = {"stable-bounded", "one-task"}  # the table itself says so
+    show_warnings([warning for warning in document["warnings"] if as_json or warning["code"] not in plain])
     shown = " ".join(shlex.quote(str(path)) for path in paths[:2]) + (" ..." if len(paths) > 2 else "")
     next_step = f"eactl size --trace {shown} --model MODEL"
     text = "" if as_json else profile_text(document, next_step=next_step)

@@ -9,6 +9,7 @@ from eactl.report.table import table
 from eactl.units import human_count
 
 _MAX_SOURCES = 20
+_PERCENTILES = ("min", "p50", "p90", "p99", "max")
 
 Fields = Mapping[str, Any]
 
@@ -83,7 +84,7 @@ def _facts(document: Fields) -> str:
         over = "" if active["over"] == "time" else ", counted over calls because there is no common clock"
         lines.append(f"Active     {active['mean']:.1f} tasks in progress on average, at most {active['max']:,}{over}")
     if document["duration_s"] is not None:
-        lines.append(f"Time       {_duration(document['duration_s'])} from the first call to the last response")
+        lines.append(f"Time       {duration_text(document['duration_s'])} from the first call to the last response")
     condensed = document["condensations"]
     lines.append(
         f"Condensed  {_many(condensed['calls'], 'call')} of {_many(condensed['tasks'], 'task')} kept less than half "
@@ -96,18 +97,17 @@ def _facts(document: Fields) -> str:
 
 def _spread(document: Fields) -> str:
     rows = []
-    for label, key, unit in (
-        ("prompt tokens", "prompt_tokens", "{:,.0f}"),
-        ("output tokens", "output_tokens", "{:,.0f}"),
-        ("calls per task", "calls_per_task", "{:,.0f}"),
-        ("gap before a call, s", "gap_s", "{:,.2f}"),
-        ("service of a call, s", "service_s", "{:,.2f}"),
+    for label, key, mean, value in (
+        ("prompt tokens", "prompt_tokens", "{:,.0f}", "{:,.0f}"),
+        ("output tokens", "output_tokens", "{:,.0f}", "{:,.0f}"),
+        ("calls per task", "calls_per_task", "{:,.1f}", "{:,.0f}"),
+        ("gap before a call, s", "gap_s", "{:,.2f}", "{:,.2f}"),
+        ("service of a call, s", "service_s", "{:,.2f}", "{:,.2f}"),
     ):
         spread = document[key]
         if spread is not None:
-            columns = ("mean", "min", "p50", "p90", "p99", "max")
-            rows.append([label, *(unit.format(spread[column]) for column in columns)])
-    return table(rows, ["per call", "mean", "min", "p50", "p90", "p99", "max"]) if rows else ""
+            rows.append([label, mean.format(spread["mean"]), *(value.format(spread[at]) for at in _PERCENTILES)])
+    return table(rows, ["", "mean", *_PERCENTILES]) if rows else ""
 
 
 def _sources(sources: Sequence[Fields]) -> str:
@@ -153,7 +153,8 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "none"
 
 
-def _duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
+    """``90.0 s``, ``3 minutes`` or ``2.5 hours``."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from eactl.model.summary import WorkloadSummary, summarise
 from eactl.model.workload import Workload
 from eactl.trace.call import Call, Notice
+from eactl.trace.notices import reading_notices
 from eactl.trace.stream import TraceStream
 from eactl.trace.workload import load_workload
 
@@ -24,6 +25,11 @@ _STABLE_BOUNDED = Notice(
     "stable_tokens_lower counts what the previous prompt alone shares, stable_tokens_upper all that its output could",
 )
 _ONE_TASK = Notice("one-task", "one task only, so there is no prefix that sessions could share", "add more sessions")
+_TASKS_INFERRED = Notice(
+    "tasks-inferred",
+    "the trace names no tasks: a call that extends an earlier prompt was taken to continue its task",
+    "a trace with session ids tells them apart for certain",
+)
 _SEPARATE_IDS = Notice(
     "separate-ids",
     "block ids mean something within one file only, so a prefix that sessions of several files share cannot be seen",
@@ -109,11 +115,18 @@ def profile_trace(stream: TraceStream) -> TraceProfile:
     scopes: set[str] = set()
     workload = load_workload(_noting_scopes(stream, scopes))
     sources = stream.sources
+    notices = reading_notices(stream.warnings, sources)
+    entries = [source.as_dict() for source in sources]
+    for entry in entries:
+        if entry["calls"] and not entry["tasks"]:  # the format names none
+            entry["tasks"] = len(workload.task_names) if len(sources) == 1 else None
+    if any(not source.tasks and source.calls for source in sources):
+        notices.append(_TASKS_INFERRED)
     one_clock = len(sources) == 1 or all(source.common_clock and source.has_times for source in sources)
     return profile_workload(
         workload,
-        [source.as_dict() for source in sources],
-        [notice.as_dict() for notice in stream.warnings],
+        entries,
+        [notice.as_dict() for notice in notices],
         one_clock=one_clock,
         one_scope=len(scopes) < 2,
     )

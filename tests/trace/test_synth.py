@@ -88,7 +88,7 @@ MADE = st.builds(
     subagent_calls=st.floats(1, 5),
     agents=st.sampled_from([None, 1, 3]),
     server_s=st.sampled_from([0.0, 0.5]),
-    block_tokens=st.sampled_from([None, 1, 16, 300]),
+    block_tokens=st.sampled_from([None, 2, 16, 300]),
     vocabulary=st.sampled_from([16, 32_000]),
     seed=st.integers(0, 2**32 - 1),
 )
@@ -100,7 +100,7 @@ def test_the_summary_made_from_lengths_alone_is_what_the_ids_hold(made: SynthSet
     assert summarise_plan(make_plan(made)) == summarise(workload_of(made))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(MADE)
 def test_every_call_keeps_exactly_the_prefix_it_says(made: SynthSettings) -> None:
     before: dict[str | None, Call] = {}
@@ -255,7 +255,7 @@ def test_token_ids_stay_in_the_vocabulary() -> None:
         ({"gap_s": float("inf")}, "--gap-s"),
         ({"arrival_rate_per_s": 0.0}, "--arrival-rate"),
         ({"agents": 2, "arrival_rate_per_s": 1.0}, "--agents and --arrival-rate"),
-        ({"block_tokens": 0}, "--block-tokens"),
+        ({"block_tokens": 1}, "--block-tokens"),
         ({"vocabulary": 15}, "--vocabulary"),
         ({"seed": -1}, "--seed"),
     ],

@@ -16,7 +16,7 @@ from eactl.trace.call import Call, Ids
 from eactl.trace.synth.plan import Ints, Plan
 from eactl.trace.synth.schedule import schedule
 
-_TEXT_TOKENS = 1 << 14
+_TEXT_TOKENS = 1 << 12
 _ORDINARY = 256  # the first ids of most vocabularies are single bytes and markers
 
 
@@ -94,22 +94,23 @@ class _TokenPieces:
 
     def _departing(self, plan: Plan, append_at: Ints, at_text: int) -> Ints:
         """Starts of the appended pieces, moved where a new text would by chance begin like the one it replaces."""
-        shape, store = plan.shape, self._store
-        cut = np.flatnonzero((plan.kept_output_tokens < plan.output_tokens)[:-1] & shape.appends[1:])
-        replaced = store[self._output_at[cut] + plan.kept_output_tokens[cut]]
-        after = cut + 1
-        head = np.flatnonzero(shape.condensed)
-        first_after_head = store[
-            np.where(
-                plan.append_tokens[shape.head_of[head - 1]] > 0,
-                append_at[shape.head_of[head - 1]],
-                self._output_at[shape.head_of[head - 1]],
-            )
-        ]
-        places = np.concatenate((after, head))
-        other = np.concatenate((replaced, first_after_head))
-        while (same := store[append_at[places]] == other).any():
-            append_at[places[same]] = at_text + (append_at[places[same]] - at_text + 1) % _TEXT_TOKENS
+        shape, store, kept = plan.shape, self._store, plan.kept_output_tokens
+
+        def move(places: Ints, replaced: Ints) -> None:
+            while (same := store[append_at[places]] == replaced).any():
+                append_at[places[same]] = at_text + (append_at[places[same]] - at_text + 1) % _TEXT_TOKENS
+
+        cut = np.flatnonzero((kept < plan.output_tokens)[:-1] & shape.appends[1:])
+        move(cut + 1, store[self._output_at[cut] + kept[cut]])
+        for summary in np.flatnonzero(shape.condensed):  # in order: a summary may replace an earlier one
+            before = shape.head_of[summary - 1]
+            if plan.append_tokens[before]:
+                old = append_at[before]
+            elif kept[before] or before == summary - 1:
+                old = self._output_at[before]
+            else:
+                old = append_at[before + 1]
+            move(np.array([summary]), store[[old]])
         return append_at
 
     def prompt(self, at: int) -> Ids:

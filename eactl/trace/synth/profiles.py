@@ -50,10 +50,10 @@ PROFILES = {
         _SWEBENCH,
     ),
     "demo": Profile(
-        "16 coding agents at once, 320 calls, block ids; small enough to read and with a clear knee",
+        "20 coding agents, 10 at a time, 400 calls, block ids: a small file with a clear knee",
         SynthSettings(
-            tasks=16, calls_per_task=20, system_tokens=5_600, task_tokens=1_200, output_tokens=350,
-            mean_prompt_tokens=26_000, agents=12, server_s=1.0, block_tokens=64,
+            tasks=20, calls_per_task=20, system_tokens=5_600, task_tokens=1_200, output_tokens=350,
+            mean_prompt_tokens=26_000, agents=10, server_s=2, block_tokens=16, seed=1,
         ),
     ),
     "chat": Profile(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eactl.errors import UsageError
 
+_MOST_CALLS, _MOST_TOKENS, _MOST_SECONDS = 20_000_000, 10_000_000, 1e6  # what fits in memory and makes sense
 MIN_RESULT_TOKENS = 8  # a tool result or user message never comes without its role markers
 
 
@@ -60,20 +61,27 @@ class SynthSettings:
     published: Published | None = None
 
     def __post_init__(self) -> None:
-        _at_least(1, self.tasks, "--tasks")
-        _at_least(1, self.calls_per_task, "--calls-per-task")
-        _at_least(0, self.system_tokens, "--system-tokens")
-        _at_least(MIN_RESULT_TOKENS, self.task_tokens, "--task-tokens")
-        _at_least(1, self.output_tokens, "--output-tokens")
-        _at_least(MIN_RESULT_TOKENS, self.result_tokens, "--result-tokens")
-        _at_least(0, self.condense_every, "--condense-every")
-        _at_least(1, self.summary_tokens, "--summary-tokens")
-        _at_least(0, self.subagents, "--subagents")
-        _at_least(1, self.subagent_calls, "--subagent-calls")
-        _at_least(0, self.gap_s, "--gap-s")
-        _at_least(0, self.server_s, "--server-s")
-        _at_least(0, self.seed, "--seed")
-        _at_least(16, self.vocabulary, "--vocabulary")
+        _within(1, self.tasks, _MOST_CALLS, "--tasks")
+        _within(1, self.calls_per_task, _MOST_CALLS, "--calls-per-task")
+        _within(0, self.system_tokens, _MOST_TOKENS, "--system-tokens")
+        _within(MIN_RESULT_TOKENS, self.task_tokens, _MOST_TOKENS, "--task-tokens")
+        _within(1, self.output_tokens, _MOST_TOKENS, "--output-tokens")
+        _within(MIN_RESULT_TOKENS, self.result_tokens, _MOST_TOKENS, "--result-tokens")
+        _within(0, self.condense_every, _MOST_CALLS, "--condense-every")
+        _within(1, self.summary_tokens, _MOST_TOKENS, "--summary-tokens")
+        _within(0, self.subagents, _MOST_CALLS, "--subagents")
+        _within(1, self.subagent_calls, _MOST_CALLS, "--subagent-calls")
+        _within(0, self.gap_s, _MOST_SECONDS, "--gap-s")
+        _within(0, self.server_s, _MOST_SECONDS, "--server-s")
+        _within(0, self.seed, 2**32 - 1, "--seed")
+        _within(16, self.vocabulary, 2**31, "--vocabulary")
+        calls = self.tasks * (self.calls_per_task + self.subagents * self.subagent_calls)
+        if calls > _MOST_CALLS:
+            raise UsageError(
+                f"{calls:,.0f} calls are more than can be planned at once",
+                where="--tasks, --calls-per-task and --subagents",
+                hint=f"ask for at most {_MOST_CALLS:,}",
+            )
         if not 0 <= self.retokenised_share <= 1:
             raise UsageError(
                 f"{self.retokenised_share:g} is not a share", where="--retokenised-share", hint="give 0 to 1"
@@ -85,11 +93,11 @@ class SynthSettings:
                 hint="give 2 or more, or 0 for never",
             )
         if self.block_tokens is not None:
-            _at_least(1, self.block_tokens, "--block-tokens")
+            _within(2, self.block_tokens, _MOST_TOKENS, "--block-tokens")
         if self.mean_prompt_tokens is not None:
-            _at_least(1, self.mean_prompt_tokens, "--mean-prompt-tokens")
+            _within(1, self.mean_prompt_tokens, _MOST_TOKENS, "--mean-prompt-tokens")
         if self.agents is not None:
-            _at_least(1, self.agents, "--agents")
+            _within(1, self.agents, _MOST_CALLS, "--agents")
         if self.arrival_rate_per_s is not None:
             if not (self.arrival_rate_per_s > 0 and math.isfinite(self.arrival_rate_per_s)):
                 raise UsageError(
@@ -105,10 +113,6 @@ class SynthSettings:
                 )
 
 
-def _at_least(least: float, value: float, option: str) -> None:
-    if not (value >= least and math.isfinite(value)):
-        raise UsageError(
-            f"{value:g} is too small" if math.isfinite(value) else f"{value} is not a number",
-            where=option,
-            hint=f"give {least:g} or more",
-        )
+def _within(least: float, value: float, most: float, option: str) -> None:
+    if not least <= value <= most:  # NaN is nowhere
+        raise UsageError(f"{value:g} is out of range", where=option, hint=f"give {least:g} to {most:g}")
