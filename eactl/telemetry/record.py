@@ -78,9 +78,6 @@ class TierRecord:
 
 _HINTS = get_type_hints(TierRecord)
 _TYPES: dict[str, str] = {field.name: str(_HINTS[field.name]) for field in fields(TierRecord)}
-COUNTERS = tuple(
-    name for name in list(_TYPES)[list(_TYPES).index("requests") :]
-)  # what only ever grows while an engine lives
 
 
 def _fits(value: Any, hint: str) -> bool:

@@ -87,6 +87,7 @@ class AdmissionGate:
     admission: Admission
     lineage: Lineage
     engine: str = ""
+    label: str | None = None  # what the record calls the policy, where that is LMCache's own
     counters: Counters = field(default_factory=Counters)
     tier: TierState = field(default_factory=TierState)
     _live: dict[str, _Live] = field(default_factory=dict)
@@ -179,7 +180,7 @@ class AdmissionGate:
         host_bytes = size.host_bytes
         return TierRecord(
             at_s=time.time(),
-            policy=self.admission.policy,
+            policy=self.label or self.admission.policy,
             age_s=None if tier.at_s is None else round(now_s - tier.at_s, 3),
             engine=self.engine,
             started_at_s=self._started_at_s,

@@ -4,46 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from eactl.telemetry.record import COUNTERS, TierRecord
+from eactl.telemetry.exported import COUNTERS, GAUGES, POLICY_NUMBERS, PREFIX
+from eactl.telemetry.record import TierRecord
 
 KEY = "eactl"
-PREFIX = "eactl:"
-GAUGES = {
-    "report_timestamp_seconds": ("at_s", "When the engine last published its state (Unix time)."),
-    "report_age_seconds": ("age_s", "Age of the tier's own report at that time."),
-    "registered_chunks": ("registered_chunks", "Chunks that the host tier holds."),
-    "capacity_chunks": ("capacity_chunks", "Chunks that fit the host tier's configured size."),
-    "evicted_window_chunks": ("evicted_window", "Chunks evicted to make room within the policy's window."),
-    "full_and_evicting": ("full_and_evicting", "1 while the tier is full and evicts (Eq. 10)."),
-    "active_agents": ("agents", "Tasks with a request in the policy's window."),
-    "mean_prompt_tokens": ("mean_prompt_tokens", "Mean prompt length of the latest requests."),
-    "working_set_bytes": ("working_set_bytes", "Reuse working set (Eq. 5), all ranks."),
-    "host_bytes": ("host_bytes", "Configured size of the host tier, all ranks."),
-    "tier_bytes_per_token": ("tier_bytes_per_token", "Bytes that the tier takes for a token, all ranks."),
-    "pressure": ("pressure", "1 while large refills are declined."),
-}
-HELP = {
-    "requests": "Requests that were decided.",
-    "skipped_requests": "Requests whose new KV was not stored.",
-    "saved_requests": "Requests that were allowed to store.",
-    "pressure_requests": "Requests that were decided under pressure.",
-    "skipped_chunks": "New full chunks of declined requests.",
-    "client_skipped_requests": "Requests that asked not to be stored.",
-    "missed_after_skip_tokens": "Tokens looked for in vain after their task had been declined.",
-    "evicted_chunks": "Chunks evicted to make room.",
-    "failed_allocation_chunks": "Chunks dropped because the tier had no room at that moment.",
-    "stored_tokens": "Tokens written to the host tier.",
-    "restored_tokens": "Tokens restored from the host tier.",
-    "gpu_hit_tokens": "Prompt tokens found in the GPU's cache.",
-    "computed_tokens": "Prompt tokens computed (prefill).",
-    "preemptions": "Preempted requests.",
-    "faults": "Faults of the plugin that were passed over.",
-}
-
-
-def exported_names() -> list[str]:
-    """Every metric name as it stands on ``/metrics``."""
-    return [f"{PREFIX}{name}" for name in GAUGES] + [f"{PREFIX}{name}_total" for name in HELP]
 
 
 class StatsFeed:
@@ -53,16 +17,19 @@ class StatsFeed:
         self._sent: dict[str, int] = {}
 
     def take(self, record: TierRecord) -> dict[str, Any]:
-        counters, gauges = {}, {}
+        counters: dict[str, int] = {}
+        gauges: dict[str, float] = {}
         for name in COUNTERS:
             value = getattr(record, name)
-            if value is None or name not in HELP:
+            if value is None:
                 continue
             rise = value - self._sent.get(name, 0)
             self._sent[name] = value
             counters[name] = value if rise < 0 else rise  # fell: what it counts was restarted
         for name, (attribute, _) in GAUGES.items():
             value = getattr(record, attribute)
+            if attribute == "policy":
+                value = POLICY_NUMBERS.get(value)
             if value is not None:
                 gauges[name] = float(value)
         return {"counters": counters, "gauges": gauges}
@@ -87,7 +54,7 @@ class Metrics:
         for name, (_, text) in GAUGES.items():
             metric = gauge(name=PREFIX + name, documentation=text, labelnames=labels, multiprocess_mode="mostrecent")
             self._gauges[name] = {engine: metric.labels(*labelled) for engine, labelled in values.items()}
-        for name, text in HELP.items():
+        for name, text in COUNTERS.items():
             metric = counter(name=PREFIX + name, documentation=text, labelnames=labels)
             self._counters[name] = {engine: metric.labels(*labelled) for engine, labelled in values.items()}
 

