@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from eactl.trace.readers.chatjsonl import ChatJsonlReader
+from eactl.trace.readers.claude_code import ClaudeCodeReader
 from eactl.trace.readers.textbase import TextReader
 
-TEXT_READERS: tuple[type[TextReader], ...] = (ChatJsonlReader,)
+TEXT_READERS: tuple[type[TextReader], ...] = (
+    ClaudeCodeReader,
+    ChatJsonlReader,
+)
