@@ -31,9 +31,10 @@ def full_blocks(
     wrong = (counts != expected) if partial_listed is not None else (counts != floor) & (counts != ceil)
     if wrong.any():
         at = int(wrong.argmax())
-        tokens, length = int(prompt_tokens[at]), listed[at]
+        tokens, length, made = int(prompt_tokens[at]), listed[at], int(expected[at])
+        blocks = f"{made} {'full ' if partial_listed is False else ''}block{'s' if made != 1 else ''}"
         raise BadLineError(
-            f"{key!r} lists {length} blocks, but {tokens} tokens are {int(expected[at])} of {unit} tokens",
+            f"{key!r} lists {length} where {tokens} tokens make {blocks} of {unit}",
             f"{_fitting(tokens, length, partial_listed)}{hint}",
         )
     return floor

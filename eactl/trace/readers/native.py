@@ -15,7 +15,7 @@ import numpy as np
 from eactl.errors import TraceError
 from eactl.trace.call import Call, Ids, Notice
 from eactl.trace.options import TraceOptions
-from eactl.trace.readers import columns
+from eactl.trace.readers import blocks, columns
 from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.columns import Records
 from eactl.trace.readers.lines import LineReader
@@ -86,19 +86,11 @@ class NativeReader(LineReader):
         common = _Common(records)
         prompts = columns.objects(records, "prompt")
         prompt_tokens = columns.token_counts(prompts, "tokens")
-        flat, counts = columns.id_lists(prompts, "blocks")
-        expected = prompt_tokens // self.unit
-        wrong = expected != np.array(counts)
-        if wrong.any():
-            at = int(wrong.argmax())
-            raise BadLineError(
-                f"'blocks' lists {counts[at]} blocks: {prompt_tokens[at]} tokens hold {expected[at]} full ones "
-                f"of {self.unit}"
-            )
+        flat, listed = columns.id_lists(prompts, "blocks")
+        full = blocks.full_blocks(prompt_tokens, listed, self.unit, "blocks", partial_listed=False)
         outputs = [_output(record.get("output"))[0] for record in records]
         self._take_positions(common)
-        ends = np.cumsum(counts).tolist()
-        ids = [flat[end - count : end] for end, count in zip(ends, counts, strict=True)]
+        ids = blocks.cut(flat, listed, full)
         self.count(prompt_tokens, outputs)
         tokens = prompt_tokens.tolist()
         return common.calls(tokens, ids, self.unit, outputs, repeat(None), self.scope, repeat(0), numbers)
