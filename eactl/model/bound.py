@@ -29,7 +29,10 @@ class BestPolicy:
         self._most_held = self._peak()
 
     def coverage_tokens(self, capacity_chunks: int) -> int:
-        """Σ H_j·b at ``capacity_chunks``; O(stretches · log stretches)."""
+        """Σ H_j·b at ``capacity_chunks``; O(stretches · log stretches).
+
+        Made from stretches beyond what the GPU holds, it bounds Σ R_j instead.
+        """
         if capacity_chunks >= self._most_held:
             return self._everything * self._chunk_tokens
         if capacity_chunks <= 0:

@@ -73,22 +73,18 @@ class CapacityCurve:
         self.prompt_tokens = int(prompt_tokens.sum())
         self.resident_tokens = int(resident.sum())
         self._coverage = _Ramps(pieces.rank, pieces.rank + pieces.length)
-        resident_of = resident[pieces.request]
-        stop_chunk = pieces.first_chunk + pieces.length
+        needed = pieces.beyond(resident, chunk_tokens)
+        self._restored = _Ramps(needed.rank, needed.rank + needed.length)
+        resident_of, whole = resident[needed.request], prompt_tokens[needed.request]
         partial = resident_of // chunk_tokens  # the chunk in which the GPU's part ends
-        begin = np.clip(partial, pieces.first_chunk, stop_chunk)
-        to_rank = pieces.rank - pieces.first_chunk
-        some = begin < stop_chunk
-        self._restored = _Ramps((to_rank + begin)[some], (to_rank + stop_chunk)[some])
-        ends_here = (pieces.first_chunk <= partial) & (partial < stop_chunk)
-        whole = prompt_tokens[pieces.request]
-        last = (stop_chunk * chunk_tokens == whole) & some
-        restores = ends_here & (np.minimum((partial + 1) * chunk_tokens, whole - 1) > resident_of)
-        self._restoring = np.sort((to_rank + partial)[restores])
+        starts_here = needed.first_chunk == partial
+        restores = starts_here & (np.minimum((partial + 1) * chunk_tokens, whole - 1) > resident_of)
+        self._restoring = np.sort(needed.rank[restores])
+        last = (needed.first_chunk + needed.length) * chunk_tokens == whole
         self._corrections = _Steps(
-            np.concatenate(((to_rank + partial)[ends_here], (to_rank + stop_chunk - 1)[last])),
+            np.concatenate((needed.rank[starts_here], (needed.rank + needed.length - 1)[last])),
             np.concatenate(
-                ((partial * chunk_tokens - resident_of)[ends_here], np.full(int(last.sum()), -1, dtype=np.int64))
+                ((partial * chunk_tokens - resident_of)[starts_here], np.full(int(last.sum()), -1, dtype=np.int64))
             ),
         )
 

@@ -35,6 +35,20 @@ class Pieces:
     rank: Int64s
     chunks: Int64s  # per request: full chunks of its prompt
 
+    def beyond(self, resident: Int64s, chunk_tokens: int) -> Pieces:
+        """The stretches without the chunks that end within ``resident`` tokens (per request) of the prompt."""
+        stop = self.first_chunk + self.length
+        begin = np.clip(resident[self.request] // chunk_tokens, self.first_chunk, stop)
+        some = begin < stop
+        return Pieces(
+            request=self.request[some],
+            owner=self.owner[some],
+            first_chunk=begin[some],
+            length=(stop - begin)[some],
+            rank=(self.rank + begin - self.first_chunk)[some],
+            chunks=self.chunks,
+        )
+
 
 def stack_pieces(workload: Workload, order: Sequence[int], chunk_tokens: int, *, with_output: bool) -> Pieces:
     """All stretches of earlier KV that the calls of ``order`` find, with their LRU stack ranks.

@@ -52,13 +52,19 @@ def _figure(result: SizeResult) -> Figure:
     axes = figure.add_subplot()
     colours = ("#0b6e74", "#c8553d", "#7d7f7c")
     for order, colour in zip(result.orders, colours, strict=False):
-        sizes = [point.host_bytes_rank / GIB for point in order.curve]
-        axes.plot(sizes, [p.computed_tokens / 1e6 for p in order.curve], "o-", color=colour, ms=4, label=order.name)
+        axes.plot(
+            [size / GIB for size, _ in order.drawn],
+            [computed / 1e6 for _, computed in order.drawn],
+            color=colour,
+            label=f"{order.name} order, LRU",
+        )
     primary = result.orders[0]
-    if all(point.best_coverage_tokens is not None for point in primary.curve):
-        least = [_least_computed(result, point.best_coverage_tokens or 0) for point in primary.curve]
-        sizes = [point.host_bytes_rank / GIB for point in primary.curve]
-        axes.plot(sizes, least, ":", color=colours[0], label=f"{primary.name}, best possible policy")
+    least = [(p.host_bytes_rank / GIB, p.least_computed_tokens / 1e6) for p in primary.curve
+             if p.least_computed_tokens is not None]  # fmt: skip
+    if least:
+        axes.plot(
+            *zip(*least, strict=True), "o:", ms=3, color=colours[0], label=f"{primary.name} order, no less possible"
+        )
     advice = result.recommendation
     axes.axvline(result.pool.working_set_bytes_rank / GIB, color="#999999", ls="--", lw=1, label="working set (Eq. 5)")
     if advice.host_bytes_rank:
@@ -70,12 +76,6 @@ def _figure(result: SizeResult) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return figure
-
-
-def _least_computed(result: SizeResult, coverage_tokens: int) -> float:
-    """Million tokens that must be computed when ``coverage_tokens`` are covered and nothing else is."""
-    resident = result.orders[0].resident_tokens
-    return max(0, result.workload.prompt_tokens - max(coverage_tokens, resident)) / 1e6
 
 
 def _svg(figure: Figure) -> str:

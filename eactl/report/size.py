@@ -89,7 +89,7 @@ def _curve_table(result: SizeResult, order: OrderCurve) -> str:
         marks = []
         if advice.host_bytes_rank and point.host_bytes_rank == advice.host_bytes_rank:
             marks.append("<- recommended")
-        best = point.best_coverage_tokens
+        best, least = point.best_coverage_tokens, point.least_computed_tokens
         rows.append([
             f"{point.host_bytes_rank / GIB:.4g}",
             f"{point.host_bytes_rank * advice.tiers / GIB:.4g}",
@@ -98,20 +98,24 @@ def _curve_table(result: SizeResult, order: OrderCurve) -> str:
             "-" if best is None else f"{best / prompt:.1%}",
             human_count(point.restored_tokens),
             human_count(point.computed_tokens),
+            "-" if least is None else human_count(least),
             f"{1 - point.computed_tokens / max(1, order.curve[0].computed_tokens):.1%}",
             " ".join(marks),
         ])  # fmt: skip
     headers = [
-        "GiB/rank", "GiB total", "γH", "coverage", "best possible", "restored tokens", "computed tokens", "less", "",
+        "GiB/rank", "GiB total", "γH", "coverage", "at best", "restored", "computed", "at best", "less", "",
     ]  # fmt: skip
-    return f"{order.name.capitalize()} order\n" + table(rows, headers)
+    note = (
+        "tokens over the whole trace; at best: with a policy that knew all future requests, so admission wins no more"
+    )
+    return f"{order.name.capitalize()} order, LRU ({note})\n" + table(rows, headers)
 
 
 def curve_chart(result: SizeResult, order: OrderCurve, *, width: int) -> str:
     """Computed tokens over GiB per rank, drawn with characters."""
     return lines(
-        [point.host_bytes_rank / GIB for point in order.curve],
-        [point.computed_tokens / 1e6 for point in order.curve],
+        [size / GIB for size, _ in order.drawn],
+        [computed / 1e6 for _, computed in order.drawn],
         x_label="GiB per rank",
         y_label="computed, M",
         width=min(width, 88),

@@ -16,7 +16,7 @@ from eactl.units import GIB, human_count
 TRIGGER_WATERMARK = 0.8
 EVICTION_RATIO = 0.2
 HEADROOM = 0.9  # share of the host's available memory that a tier may take: the engine needs some too
-ADMISSION_PAYS = 1.25  # the best policy must cover this much more than LRU before admission is the lever
+ADMISSION_PAYS = 1.25  # the best policy must save this much more than LRU before admission is the lever
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def recommend(
         computed_without_tokens=without,
         target=settings.target,
         reason=_reason(point, order, settings, without),
-        lever=_lever(wanted, affordable),
+        lever=_lever(wanted, affordable, without),
         available_bytes=available.bytes,
         available_from=available.source,
         fits=fits,
@@ -110,13 +110,13 @@ def _round_down_bytes(size_bytes: float) -> int:
     return math.floor(math.floor(size_bytes / GIB * 10) / 10 * GIB)
 
 
-def _lever(wanted: int, affordable: SizePoint | None) -> str:
+def _lever(wanted: int, affordable: SizePoint | None, without: int) -> str:
     if not wanted:
         return "none"
-    if affordable is None or affordable.best_coverage_tokens is None:
+    if affordable is None or affordable.least_computed_tokens is None:
         return "memory"
-    short = affordable.best_coverage_tokens > ADMISSION_PAYS * affordable.coverage_tokens
-    return "admission" if short else "memory"
+    could_save = without - affordable.least_computed_tokens
+    return "admission" if could_save > ADMISSION_PAYS * (without - affordable.computed_tokens) else "memory"
 
 
 def _reason(point: SizePoint, order: OrderCurve, settings: SizeSettings, without: int) -> str:

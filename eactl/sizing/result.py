@@ -21,6 +21,7 @@ class SizePoint:
     computed_tokens: int
     restoring_calls: int
     best_coverage_tokens: int | None  # no policy covers more (Belady's MIN); None: not asked for
+    least_computed_tokens: int | None  # no policy computes less
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -32,6 +33,7 @@ class SizePoint:
             "computed_tokens": self.computed_tokens,
             "restoring_calls": self.restoring_calls,
             "best_coverage_tokens": self.best_coverage_tokens,
+            "least_computed_tokens": self.least_computed_tokens,
         }
 
 
@@ -51,6 +53,7 @@ class OrderCurve:
     best_restored_tokens: int
     saturation_bytes_rank: int
     resident_tokens: int
+    drawn: tuple[tuple[int, int], ...]  # (bytes per rank, computed tokens), densely from 0 to beyond saturation
 
     def as_dict(self) -> dict[str, Any]:
         return {

@@ -21,6 +21,7 @@ from eactl.sizing.result import OrderCurve, Pool, SizePoint, SizeResult
 from eactl.sizing.settings import GPU_BLOCK_TOKENS, SizeSettings
 
 SHARES = (0.5, 0.8, 0.9, 0.95)
+_DRAWN = 240
 
 
 def size_trace(
@@ -75,7 +76,6 @@ class _Evaluated:
     def __init__(self, workload: Workload, order: list[int], settings: SizeSettings) -> None:
         self.settings = settings
         pieces = stack_pieces(workload, order, settings.chunk_tokens, with_output=False)
-        self.best = BestPolicy(pieces, settings.chunk_tokens) if settings.bound else None
         if settings.gpu_kv_tokens is None:
             resident = np.zeros(len(order), dtype=np.int64)
         else:
@@ -83,11 +83,21 @@ class _Evaluated:
                 workload, order, block_tokens=GPU_BLOCK_TOKENS, capacity_tokens=settings.gpu_kv_tokens
             )
         self.resident_tokens = int(resident.sum())
+        self.best = self.best_beyond = None
+        if settings.bound:
+            self.best = self.best_beyond = BestPolicy(pieces, settings.chunk_tokens)
+            if self.resident_tokens:
+                self.best_beyond = BestPolicy(pieces.beyond(resident, settings.chunk_tokens), settings.chunk_tokens)
         self.curve = CapacityCurve(pieces, workload.prompt_tokens[order], resident, settings.chunk_tokens)
 
     def point(self, host_bytes: int, working_set_bytes_rank: float) -> SizePoint:
         chunks = tier_chunks(host_bytes, self.settings.chunk_bytes_rank)
         [point] = self.curve.points([chunks])
+        best = least = None
+        if self.best is not None and self.best_beyond is not None:
+            best = self.best.coverage_tokens(chunks)
+            beyond = best if self.best_beyond is self.best else self.best_beyond.coverage_tokens(chunks)
+            least = point.computed_tokens + point.restored_tokens - min(beyond, self.curve.best_restored_tokens)
         return SizePoint(
             host_bytes_rank=host_bytes,
             chunks=chunks,
@@ -96,7 +106,8 @@ class _Evaluated:
             restored_tokens=point.restored_tokens,
             computed_tokens=point.computed_tokens,
             restoring_calls=point.restoring_calls,
-            best_coverage_tokens=None if self.best is None else self.best.coverage_tokens(chunks),
+            best_coverage_tokens=best,
+            least_computed_tokens=least,
         )
 
 
@@ -126,7 +137,14 @@ def _order_curve(
         best_restored_tokens=curve.best_restored_tokens,
         saturation_bytes_rank=curve.saturation_chunks * chunk_bytes,
         resident_tokens=evaluated.resident_tokens,
+        drawn=_drawn(curve, chunk_bytes),
     )
+
+
+def _drawn(curve: CapacityCurve, chunk_bytes: int) -> tuple[tuple[int, int], ...]:
+    """The curve as a picture needs it: evenly spaced capacities to a little beyond saturation."""
+    chunks = np.unique(np.linspace(0, 1.1 * curve.saturation_chunks, _DRAWN).astype(np.int64))
+    return tuple((point.chunks * chunk_bytes, point.computed_tokens) for point in curve.points(chunks))
 
 
 def _pool(workload: Workload, settings: SizeSettings) -> Pool:

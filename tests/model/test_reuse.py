@@ -135,3 +135,17 @@ def test_a_cyclic_scan_finds_nothing_below_the_working_set_and_all_of_it_above()
     scan = [Request(task, tuple(range(100 * task, 100 * task + 4))) for _ in range(2) for task in range(5)]
     curve = curve_of(as_workload(scan), 1, None)
     assert curve.coverage_tokens([16, 19, 20]).tolist() == [0, 15, 20]
+
+
+@given(workloads(), st.sampled_from([1, 4, 16]), st.sampled_from([0, 32, 96]))
+def test_beyond_the_gpu_no_tier_restores_more_than_its_bound(
+    requests: list[Request], chunk: int, gpu_tokens: int
+) -> None:
+    workload = as_workload(requests)
+    order = range(len(workload))
+    resident = resident_tokens(workload, order, block_tokens=16, capacity_tokens=gpu_tokens)
+    pieces = stack_pieces(workload, order, chunk, with_output=False)
+    best = BestPolicy(pieces.beyond(resident, chunk), chunk)
+    curve = CapacityCurve(pieces, workload.prompt_tokens, resident, chunk)
+    for capacity in (0, 1, 2, 5, 9, 1000):
+        assert curve.restored_tokens([capacity])[0] <= best.coverage_tokens(capacity)

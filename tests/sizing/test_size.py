@@ -51,6 +51,7 @@ def test_the_best_possible_policy_shows_what_admission_could_win() -> None:
     assert advice.affordable is not None
     assert advice.affordable.coverage_tokens == 0
     assert advice.affordable.best_coverage_tokens == 5 * 15 * 256
+    assert advice.affordable.least_computed_tokens == 30 * (4 * 256 + 1) - 5 * 15 * 256
     assert advice.lever == "admission"
     assert "conditioned" in advice.next_step
 
