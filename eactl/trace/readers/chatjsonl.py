@@ -27,6 +27,7 @@ _START = ("arrival_s", "startTime", "start_time", "request_time", "timestamp", "
 _END = ("endTime", "end_time")
 _BODIES = (("request", "body"), ("body",), ("request",), ("kwargs",), ("data",), ("input",))
 _TEXT_KEYS = ("messages", "prompt", "input")
+_IDS = ("prompt_token_ids", "input_ids")
 
 
 class ChatJsonlReader(TextReader):
@@ -37,7 +38,7 @@ class ChatJsonlReader(TextReader):
     def __init__(self, file: TraceFile, options: TraceOptions) -> None:
         super().__init__(file, options)
         records = first_objects(file.head)
-        first = _field(records[0], _body(records[0]), _START) if records else None
+        first = _field(records[0], request_body(records[0]), _START) if records else None
         relative = isinstance(first, (int, float)) and first < 1e8
         self.absolute_times = not relative
         self.source.common_clock = not relative
@@ -54,7 +55,7 @@ class ChatJsonlReader(TextReader):
         if any("hash_ids" in record for record in records):
             return "it has 'hash_ids'"
         for record in records:
-            body = _body(record)
+            body = request_body(record)
             if isinstance(body.get("messages"), list):
                 return None
             if isinstance(body.get("prompt"), (str, list)) and "trace" not in str(record.get("schema", "")):
@@ -66,30 +67,42 @@ class ChatJsonlReader(TextReader):
     def read(self) -> Iterator[ChatRequest]:
         for number, record in self.objects():
             try:
-                request = self._request(record)
+                request = self.take(record)
             except BadLineError as error:
                 self.bad(number, error)
+                continue
+            if request is None:
                 continue
             request.where = self.at(number)
             self._watch_clock(request)
             yield request
         if self._backward_steps:
-            self.warn("time-goes-back", f"times go back {self._backward_steps} times; the file's order was kept",
-                      "sort the log by time if its order is not the order of sending")  # fmt: skip
+            self.warn("time-goes-back", f"{self.file.name}: times go back {self._backward_steps} times; the file's "
+                      "order was kept", "sort the log by time if its order is not the order of sending")  # fmt: skip
 
-    def _request(self, record: dict[str, Any]) -> ChatRequest:
-        body = _body(record)
+    def take(self, record: dict[str, Any]) -> ChatRequest | None:
+        """The request of one line; None for a line that is none. Raises BadLineError."""
+        body = request_body(record)
         try:
             messages = _messages(body)
         except ValueError as error:
             raise BadLineError(str(error)) from None
         reply = record.get("response", body.get("response"))
         usage = _usage(record, body, reply)
-        if messages is None:
-            if usage is None:
-                raise BadLineError("no 'messages'", "the log does not hold the requests' text, or this is no request")
-            messages = []
-        session = _name(_field(record, body, _SESSION))
+        if messages is None and usage is None:
+            raise BadLineError("no 'messages'", "the log does not hold the requests' text, or this is no request")
+        request = self.describe(record, body, messages or [])
+        request.response, request.usage = _response(reply), usage
+        request.tools = _tools(body.get("tools"))
+        if not messages:
+            request.exact, request.hidden_tokens = False, (0, None)
+        return request
+
+    def describe(
+        self, record: dict[str, Any], body: dict[str, Any], messages: list[dict[str, Any]], session: str | None = None
+    ) -> ChatRequest:
+        """What surrounds the messages: session and turn, model, salt, times."""
+        session = session or _name(_field(record, body, _SESSION))
         for place in (record.get("metadata"), body.get("metadata")):
             if session is None and isinstance(place, dict):
                 session = _name(_field(place, place, _SESSION))
@@ -99,18 +112,15 @@ class ChatJsonlReader(TextReader):
             turn = self._turns.get(session, 0) if session is not None else 0
         if session is not None:
             self._turns[session] = turn + 1
-        tools = body.get("tools")
         extra: Any = body.get("extra_body")
         extra = extra if isinstance(extra, dict) else {}
         return ChatRequest(
-            session=session, messages=messages, tools=_tools(tools), response=_response(reply),
-            usage=usage, turn=turn, model=_name(_field(record, body, ("model",))),
+            session=session, messages=messages, turn=turn, model=_name(_field(record, body, ("model",))),
             adapter=_name(_field(record, body, _ADAPTER)),
             salt=_name(_field(record, body, _SALT) or _field(extra, extra, _SALT)),
             arrival_s=started, gap_s=seconds(record.get("gap_s")),
             service_s=None if started is None or ended is None or ended < started else ended - started,
-            exact=bool(messages), hidden_tokens=(0, 0) if messages else (0, None),
-            prompt_token_ids=_ids(_field(record, body, ("prompt_token_ids", "input_ids"))),
+            prompt_token_ids=_ids(_field(record, body, _IDS)),
         )  # fmt: skip
 
     def _watch_clock(self, request: ChatRequest) -> None:
@@ -119,7 +129,7 @@ class ChatJsonlReader(TextReader):
             self._latest_s = request.arrival_s
 
 
-def _body(record: dict[str, Any]) -> dict[str, Any]:
+def request_body(record: dict[str, Any]) -> dict[str, Any]:
     """The request's own object: the record, or what it wraps."""
     if any(key in record for key in _TEXT_KEYS if not isinstance(record.get(key), dict)):
         return record
