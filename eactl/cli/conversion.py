@@ -31,7 +31,7 @@ def run_convert(
         raise UsageError("standard output holds the trace", where="--json", hint="write the trace to a file")
     if not settings.sessions and settings.to != "mooncake":
         raise UsageError("only Mooncake lines have sessions", where="--no-sessions", hint="add --to mooncake")
-    if not to_stdout:
+    if not to_stdout and not _is_special(output):
         refuse_overwrite(output, force=force)
     with byte_progress("converting") as progress:
         trace = open_trace(paths, options, on_bytes=progress)
@@ -40,7 +40,7 @@ def run_convert(
             result = convert(trace, packed, settings)
     return {
         "output": str(output),
-        "output_bytes": None if to_stdout else output.stat().st_size,
+        "output_bytes": None if to_stdout or _is_special(output) else output.stat().st_size,
         "format": settings.to,
         "prompt": result.kind,
         "block_tokens": result.block_tokens,
@@ -55,9 +55,17 @@ def run_convert(
 
 @contextmanager
 def _opened(output: Path) -> Iterator[IO[bytes]]:
-    if str(output) != "-":
+    if str(output) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    elif _is_special(output):
+        with output.open("wb") as stream:
+            yield stream
+    else:
         with atomic_writer(output) as stream:
             yield stream
-        return
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
+
+
+def _is_special(output: Path) -> bool:
+    """A pipe or a device: written to as it is, never replaced by a file."""
+    return output.exists() and not output.is_file()

@@ -1,0 +1,159 @@
+"""``eactl trace convert`` as a user meets it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import orjson
+import pytest
+import zstandard
+
+from tests.cli_runner import COMMAND, eactl, environment
+from tests.trace import formats
+from tests.trace.formats import Request
+
+REQUESTS = [
+    Request(0, (1, 2, 3, 4, 5), 0, 3),
+    Request(1, (1, 2, 9, 9), 500, 3),
+    Request(0, (1, 2, 3, 4, 5, 6, 7), 2500, 3),
+]
+
+
+@pytest.fixture
+def mooncake(tmp_path: Path) -> Path:
+    return formats.write_mooncake(tmp_path, REQUESTS, 2)
+
+
+def test_the_summary_goes_to_standard_error_and_the_trace_to_the_file(tmp_path: Path, mooncake: Path) -> None:
+    result = eactl("trace", "convert", mooncake, "-o", tmp_path / "out.jsonl")
+    size = (tmp_path / "out.jsonl").stat().st_size
+    assert (result.returncode, result.stdout) == (0, "")
+    # 5 + 4 + 7 prompt tokens
+    assert result.stderr == (
+        f"eactl: 3 calls of 2 tasks, 16 prompt tokens as blocks of 2 tokens, written to {tmp_path / 'out.jsonl'} "
+        f"({size} B)\n"
+    )
+
+
+def test_the_suffix_chooses_the_compression(tmp_path: Path, mooncake: Path) -> None:
+    for name in ("plain.jsonl", "zipped.jsonl.gz", "packed.jsonl.zst"):
+        assert eactl("trace", "convert", mooncake, "-o", tmp_path / name).returncode == 0
+    plain = (tmp_path / "plain.jsonl").read_bytes()
+    assert gzip.decompress((tmp_path / "zipped.jsonl.gz").read_bytes()) == plain
+    packed = zstandard.ZstdDecompressor().decompressobj().decompress((tmp_path / "packed.jsonl.zst").read_bytes())
+    assert packed == plain
+
+
+def test_json_says_what_was_read_and_written(tmp_path: Path, mooncake: Path) -> None:
+    mooncake.write_text(mooncake.read_text() + "half a li")
+    result = eactl("trace", "convert", mooncake, "-o", tmp_path / "out.jsonl", "--json", "--skip-bad-lines")
+    assert result.returncode == 0
+    document = json.loads(result.stdout)
+    assert next(iter(document)) == "schema"
+    assert document["schema"] == "eactl.convert/1"
+    assert (document["calls"], document["tasks"], document["prompt_tokens"], document["output_tokens"]) == (3, 2, 16, 9)
+    assert (document["prompt"], document["block_tokens"], document["format"]) == ("blocks", 2, "native")
+    (source,) = document["sources"]
+    assert (source["format"], source["skipped"], source["skipped_lines"]) == ("mooncake", 1, [4])
+    assert [warning["code"] for warning in document["warnings"]] == ["lines-skipped"]
+    assert "1 bad line left out (4): the last line is cut" in result.stderr
+
+
+def test_a_pipeline_from_standard_input_to_standard_output(mooncake: Path) -> None:
+    result = subprocess.run(
+        [*COMMAND, "trace", "convert", "-", "-o", "-", "--to", "mooncake"],
+        input=mooncake.read_bytes(), capture_output=True, env=environment(), check=True,
+    )  # fmt: skip
+    lines = [orjson.loads(line) for line in result.stdout.splitlines()]
+    assert [line["timestamp"] for line in lines] == [0, 500, 2500]
+    assert [line["session_id"] for line in lines] == ["s0", "s1", "s0"]
+    assert result.stderr.endswith(b"written to standard output\n")
+
+
+def test_a_named_pipe_is_written_to_and_not_replaced(tmp_path: Path, mooncake: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    heard: list[bytes] = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()))
+    reader.start()
+    result = eactl("trace", "convert", mooncake, "-o", pipe)
+    reader.join()
+    assert result.returncode == 0
+    assert pipe.is_fifo()
+    assert len(heard[0].splitlines()) == 4
+
+
+def test_an_existing_file_is_kept_without_force(tmp_path: Path, mooncake: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text("mine")
+    result = eactl("trace", "convert", mooncake, "-o", out)
+    assert result.returncode == 2
+    assert result.stderr == f"eactl: error: {out} exists, --output, choose another name or add --force\n"
+    assert out.read_text() == "mine"
+    assert eactl("trace", "convert", mooncake, "-o", out, "--force").returncode == 0
+
+
+def test_a_trace_can_replace_itself(mooncake: Path) -> None:
+    assert eactl("trace", "convert", mooncake, "-o", mooncake, "--force").returncode == 0
+    assert mooncake.read_text().startswith('{"schema":"eactl.trace/1"')
+
+
+def test_nothing_is_left_behind_when_the_input_is_bad(tmp_path: Path, mooncake: Path) -> None:
+    mooncake.write_text(mooncake.read_text() + '{"timestamp":-1}\n')
+    result = eactl("trace", "convert", mooncake, "-o", tmp_path / "out.jsonl")
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"eactl: error: no 'input_length', {mooncake}:4, --skip-bad-lines leaves such lines out and counts them\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mooncake.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "-", "--json"], "standard output holds the trace, --json, write the trace to a file"),
+        (["-o", "x.jsonl", "--no-sessions"], "only Mooncake lines have sessions, --no-sessions, add --to mooncake"),
+        (["-o", "nowhere/x.jsonl"], "nowhere is not a directory, --output, create it first"),
+        (["-o", "x.jsonl", "--format", "zip"], "no trace format 'zip', --format, known are native, mooncake, "),
+        ([], "Missing option '-o' / '--output', try 'eactl trace convert --help'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path: Path, mooncake: Path, arguments: list[str], message: str) -> None:
+    result = eactl("trace", "convert", mooncake, *arguments, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"eactl: error: {message}")
+
+
+def test_a_full_disk_is_said_without_a_traceback(mooncake: Path) -> None:
+    if not Path("/dev/full").is_char_device():
+        pytest.skip("no /dev/full here")
+    result = eactl("trace", "convert", mooncake, "-o", "/dev/full")
+    assert result.returncode == 2
+    assert result.stderr.startswith("eactl: error: No space left on device")
+    assert Path("/dev/full").is_char_device()
+
+
+def test_every_block_trace_beside_the_checkout_converts(tmp_path: Path, shared_data: Path) -> None:
+    for source in (shared_data / "mooncake", shared_data / "kv-cache-tester"):
+        out = tmp_path / f"{source.name}.jsonl.zst"
+        result = eactl("trace", "convert", source, "-o", out, "--json")
+        assert result.returncode == 0, result.stderr
+        first = json.loads(result.stdout)
+        again = json.loads(eactl("trace", "convert", out, "-o", tmp_path / "again.jsonl", "--json", "--force").stdout)
+        totals = ("calls", "tasks", "prompt_tokens", "output_tokens", "block_tokens")
+        assert [again[name] for name in totals] == [first[name] for name in totals]
+
+
+def test_known_counts_of_the_public_sessions(tmp_path: Path, shared_data: Path) -> None:
+    # 23 sessions, of which 0403 and 0427 are one conversation; 936 requests with those of the 7 sub-agents
+    result = eactl("trace", "convert", shared_data / "kv-cache-tester", "-o", tmp_path / "all.jsonl", "--json")
+    document = json.loads(result.stdout)
+    assert (len(document["sources"]), document["calls"], document["tasks"]) == (23, 936, 23 + 7)
+    (repeated,) = (source for source in document["sources"] if source["duplicate_of"])
+    assert Path(repeated["path"]).name == "trace_0427.json"
+    assert Path(repeated["duplicate_of"]).name == "trace_0403.json"
