@@ -44,9 +44,15 @@ def run_size(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
         stream = open_trace(paths, trace_options, on_bytes=progress)
         progress.total(stream.total_bytes)
         workload = load_workload(stream)
+    merged = None
+    if workload.salts > 1 and not any(str(path) == "-" for path in paths):  # standard input is read only once
+        with byte_progress("reading again without salts") as progress:
+            again = open_trace(paths, trace_options, on_bytes=progress)
+            progress.total(again.total_bytes)
+            merged = load_workload(again, merge_salts=True)
     with stages() as on_stage:
         result = size_trace(
-            workload, settings, available,
+            workload, settings, available, merged=merged,
             sources=[source.as_dict() for source in stream.sources],
             warnings=[notice.as_dict() for notice in reading_notices(stream.warnings, stream.sources)],
             on_stage=on_stage,

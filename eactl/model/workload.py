@@ -34,6 +34,7 @@ class Workload:
     prompt_node: npt.NDArray[np.int32]
     path_node: npt.NDArray[np.int32]
     forest: Forest
+    salts: int = 1  # how many different salts keep KV apart
 
     def __len__(self) -> int:
         return len(self.task)

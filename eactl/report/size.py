@@ -73,6 +73,12 @@ def _facts(result: SizeResult) -> str:
             f"GPU cache  {pool.gpu_kv_tokens:,} tokens, γG {pool.gamma_g:.2f}: the pool's context {verdict}; it holds "
             f"{human_count(result.orders[0].resident_tokens)} prompt tokens when they are needed"
         )
+    if result.isolation is not None:
+        apart = result.isolation
+        lines_.append(
+            f"Isolation  {apart.salts} salts keep their KV apart: {human_gib(apart.copies_bytes_rank)} per rank of copies "
+            f"of shared prefixes, and {human_count(apart.lost_tokens)} more tokens computed"
+        )
     if result.seconds is not None:
         seconds = result.seconds
         lines_.append(

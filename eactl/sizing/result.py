@@ -175,6 +175,18 @@ class Seconds:
 
 
 @dataclass(frozen=True)
+class Isolation:
+    """What keeping the KV of different salts apart costs: copies of shared prefixes, and tokens computed again."""
+
+    salts: int
+    copies_bytes_rank: int
+    lost_tokens: int  # restorable by an endless tier if all salts were one, but not now
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"salts": self.salts, "copies_gib_rank": gib(self.copies_bytes_rank), "lost_tokens": self.lost_tokens}
+
+
+@dataclass(frozen=True)
 class SizeResult:
     """Everything ``eactl size`` knows when it is done."""
 
@@ -188,6 +200,7 @@ class SizeResult:
     orders: tuple[OrderCurve, ...]
     recommendation: Recommendation
     seconds: Seconds | None
+    isolation: Isolation | None
     sources: tuple[dict[str, Any], ...]
     warnings: tuple[dict[str, str], ...]
 
@@ -210,6 +223,7 @@ class SizeResult:
             "orders": [order.as_dict() for order in self.orders],
             "recommendation": self.recommendation.as_dict(),
             "seconds": None if self.seconds is None else self.seconds.as_dict(),
+            "isolation": None if self.isolation is None else self.isolation.as_dict(),
             "sources": list(self.sources),
             "warnings": list(self.warnings),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from eactl.model.workingset import gamma_gpu, gamma_host, tier_chunks, working_s
 from eactl.model.workload import Workload
 from eactl.sizing.advice import Available, obr_notices, recommend, round_up_bytes, saved_seconds
 from eactl.sizing.grid import default_capacities
-from eactl.sizing.result import OrderCurve, Pool, SizePoint, SizeResult
+from eactl.sizing.result import Isolation, OrderCurve, Pool, SizePoint, SizeResult
 from eactl.sizing.settings import GPU_BLOCK_TOKENS, SizeSettings
 
 SHARES = (0.5, 0.8, 0.9, 0.95)
@@ -29,13 +30,15 @@ def size_trace(
     settings: SizeSettings,
     available: Available,
     *,
+    merged: Workload | None = None,
     sources: Iterable[dict[str, Any]] = (),
     warnings: Sequence[dict[str, str]] = (),
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> SizeResult:
     """Size the host tier for ``workload``: exact for METHOD.md's reference model under each order asked for.
 
-    ``on_stage`` hears what is being worked on. Raises TraceError when the workload holds no call.
+    ``merged`` is the same trace with all salts made one (None: it has only one). ``on_stage`` hears what is being
+    worked on. Raises TraceError when the workload holds no call.
     """
     if not len(workload):
         raise TraceError("the trace holds no calls", where="--trace", hint="check 'eactl trace profile' on it")
@@ -43,11 +46,13 @@ def size_trace(
     pool = _pool(workload, settings)
     orders: list[OrderCurve] = []
     primary: _Evaluated | None = None
+    isolation: Isolation | None = None
     for name in settings.order_names:
         on_stage(f"ranking chunks in {name} order")
         evaluated = _Evaluated(workload, _order(workload, name, pool, settings, notices), settings)
         if primary is None:
             primary = evaluated
+            isolation = None if merged is None else _isolation(merged, evaluated)
             capacities = settings.capacities_bytes or _grid(evaluated, pool)
         on_stage(f"bounding what any policy could cover in {name} order" if settings.bound else f"{name} order")
         orders.append(_order_curve(name, evaluated, capacities, pool, settings))
@@ -65,6 +70,7 @@ def size_trace(
         orders=tuple(orders),
         recommendation=advice,
         seconds=saved_seconds(advice, settings),
+        isolation=isolation,
         sources=tuple(sources),
         warnings=tuple(notices),
     )
@@ -74,6 +80,7 @@ class _Evaluated:
     """One order's stretches and curve, and points of it in bytes."""
 
     def __init__(self, workload: Workload, order: list[int], settings: SizeSettings) -> None:
+        self.order = order
         self.settings = settings
         pieces = stack_pieces(workload, order, settings.chunk_tokens, with_output=False)
         if settings.gpu_kv_tokens is None:
@@ -83,6 +90,7 @@ class _Evaluated:
                 workload, order, block_tokens=GPU_BLOCK_TOKENS, capacity_tokens=settings.gpu_kv_tokens
             )
         self.resident_tokens = int(resident.sum())
+        self.distinct_chunks = int(pieces.chunks.sum() - pieces.length.sum())
         self.best = self.best_beyond = None
         if settings.bound:
             self.best = self.best_beyond = BestPolicy(pieces, settings.chunk_tokens)
@@ -109,6 +117,15 @@ class _Evaluated:
             best_coverage_tokens=best,
             least_computed_tokens=least,
         )
+
+
+def _isolation(merged: Workload, apart: _Evaluated) -> Isolation:
+    together = _Evaluated(merged, apart.order, replace(apart.settings, bound=False))
+    return Isolation(
+        salts=merged.salts,
+        copies_bytes_rank=(apart.distinct_chunks - together.distinct_chunks) * apart.settings.chunk_bytes_rank,
+        lost_tokens=together.curve.best_restored_tokens - apart.curve.best_restored_tokens,
+    )
 
 
 def _grid(evaluated: _Evaluated, pool: Pool) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from eactl.trace.call import Call
 
 
 class TaskInference:
-    """Names tasks by prefix extension, one call after the other.
+    """Names tasks by prefix extension, one call after the other; hears of every insertion into ``forest``.
 
     A call continues the task of the deepest earlier prompt that it extends, if no other call has continued it
     yet: a second continuation (a parallel branch, a repeated sample) starts a task of its own. A prompt that
@@ -40,6 +40,10 @@ class TaskInference:
         self._tokens[task] = prompt_tokens
         self._open.setdefault(end, deque()).append(task)
         return task, position
+
+    def pass_over(self, placement: Placement) -> None:
+        """Note a call that names its own task: nobody is inferred to continue it."""
+        self._ends.append(placement.prompt_node)
 
     def _continued(self, end: int, prompt_tokens: int) -> int | None:
         forest = self._forest

@@ -15,31 +15,40 @@ from eactl.trace.tasks import TaskInference
 _NAN = float("nan")
 
 
-def load_workload(calls: Iterable[Call]) -> Workload:
+def load_workload(calls: Iterable[Call], *, merge_salts: bool = False) -> Workload:
     """Read all calls; what is kept is a few numbers per call and the shape of the prefix forest.
 
-    Calls without a task get one by prefix extension (eactl.trace.tasks).
+    Calls without a task get one by prefix extension (eactl.trace.tasks). ``merge_salts`` treats all salts as one,
+    to tell what isolation costs.
     """
     forest = ForestBuilder()
     inference = TaskInference(forest)
     numbers: dict[str | int, int] = {}
+    key: str | int
     names: list[str] = []
     task_of, unit_tokens, prompt_node, path_node = array("i"), array("i"), array("i"), array("i")
     prompt_tokens, output_tokens = array("q"), array("q")
     arrival_s, gap_s, service_s = array("d"), array("d"), array("d")
 
+    salts: set[str | None] = set()
+
     for call in calls:
-        root = forest.root((call.scope, call.salt, call.model), call.unit_tokens)
+        salts.add(call.salt)
+        root = forest.root((call.scope, None if merge_salts else call.salt, call.model), call.unit_tokens)
         if call.output_ids is not None and len(call.output_ids):
             place = forest.insert(root, np.concatenate((call.ids, call.output_ids)), len(call.ids))
         else:
             place = forest.insert(root, call.ids)
-        inferred, _ = inference.assign(place, call.prompt_tokens) if call.task is None else (0, 0)
-        key = inferred if call.task is None else call.task
+        if call.task is None:
+            inferred, _ = inference.assign(place, call.prompt_tokens)
+            key, name = inferred, f"task-{inferred}"
+        else:
+            inference.pass_over(place)
+            key = name = call.task
         number = numbers.get(key)
         if number is None:
             number = numbers[key] = len(names)
-            names.append(f"task-{inferred}" if call.task is None else call.task)
+            names.append(name)
         task_of.append(number)
         unit_tokens.append(call.unit_tokens)
         prompt_node.append(place.prompt_node)
@@ -52,6 +61,7 @@ def load_workload(calls: Iterable[Call]) -> Workload:
 
     return Workload(
         task_names=tuple(names),
+        salts=len(salts),
         task=np.array(task_of, dtype=np.int32),
         prompt_tokens=np.array(prompt_tokens, dtype=np.int64),
         output_tokens=np.array(output_tokens, dtype=np.int64),

@@ -103,6 +103,20 @@ def test_engines_side_by_side_each_need_their_own_tier() -> None:
     assert advice.host_bytes_total == 4 * 8 * 20 * GIB
 
 
+def test_isolation_costs_one_copy_of_the_shared_prefix_per_salt() -> None:
+    # 4 tenants share 3 chunks and have 1 of their own: 16 chunks apart, 7 together, so 9 GiB of copies;
+    # together 3 tenants would have found the 3 shared chunks at their first call
+    calls = [
+        Call(f"t{tenant}", 4 * 256 + 1, np.array([0, 1, 2, 100 + tenant]), 256, salt=f"t{tenant}")
+        for _ in range(9)
+        for tenant in range(4)
+    ]
+    result = size_trace(load_workload(calls), SETTINGS, PLENTY, merged=load_workload(calls, merge_salts=True))
+    assert result.isolation is not None
+    assert (result.isolation.salts, result.isolation.copies_bytes_rank) == (4, 9 * GIB)
+    assert result.isolation.lost_tokens == 3 * 3 * 256
+
+
 def test_a_chunk_larger_than_every_prompt_says_so_by_recommending_nothing() -> None:
     result = size_trace(turns(5, 6, 4), replace(SETTINGS, chunk_tokens=4096), PLENTY)
     assert result.recommendation.host_bytes_rank == 0

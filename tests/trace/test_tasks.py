@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from eactl.trace.call import Call
@@ -64,3 +66,10 @@ def test_loading_a_workload_infers_the_same_tasks() -> None:
     prompts = [[1, 2], [7], [1, 2, 3], [7, 8], [1, 2, 4]]
     work = load_workload(calls_of(*prompts))
     assert [work.task_names[task] for task in work.task] == tasks_of(*prompts)
+
+
+def test_calls_that_name_their_task_do_not_confuse_those_that_do_not() -> None:
+    named = Call("mine", 2, np.array([8, 9]), 1)
+    first, second = calls_of([1, 2], [1, 2, 3])
+    work = load_workload([named, first, replace(named, prompt_tokens=3, ids=np.array([8, 9, 7])), second])
+    assert [work.task_names[task] for task in work.task] == ["mine", "task-0", "mine", "task-0"]
