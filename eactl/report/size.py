@@ -76,8 +76,8 @@ def _facts(result: SizeResult) -> str:
     if result.isolation is not None:
         apart = result.isolation
         lines_.append(
-            f"Isolation  {apart.salts} salts keep their KV apart: {human_gib(apart.copies_bytes_rank)} per rank of copies "
-            f"of shared prefixes, and {human_count(apart.lost_tokens)} more tokens computed"
+            f"Isolation  {apart.salts} salts keep their KV apart: {human_gib(apart.copies_bytes_rank)} per rank of "
+            f"copies of shared prefixes, and {human_count(apart.lost_tokens)} more tokens computed"
         )
     if result.seconds is not None:
         seconds = result.seconds
