@@ -14,6 +14,8 @@ VALUES = {"eactl", "eactl.errors", "eactl.units"}
 # Modules that hold results as plain values, for `report` to show.
 RESULTS = {
     "eactl.sizing.result",
+    "eactl.condense.result",
+    "eactl.serving.prepare",
     "eactl.telemetry.record",
     "eactl.telemetry.explain",
     "eactl.telemetry.follow",
@@ -28,12 +30,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "eactl.hostinfo": set(),
     "eactl.trace": {"eactl.model"},
     "eactl.condense": {"eactl.model", "eactl.trace"},
-    "eactl.serving": {"eactl.model"},
+    "eactl.serving": {"eactl.model", "eactl.configs", "eactl.hostinfo", "eactl.policy"},
     "eactl.telemetry": {"eactl.model"},
     "eactl.report": {"eactl.model"} | RESULTS,
     "eactl.sizing": {"eactl.trace", "eactl.model", "eactl.configs", "eactl.hostinfo"},
     "eactl.simulator": {"eactl.policy", "eactl.model", "eactl.trace"},
-    "eactl_probes": {"eactl.model", "eactl.hostinfo"},
+    "eactl_probes": {"eactl.model", "eactl.hostinfo", "eactl.telemetry.prometheus"},
     "eactl_plugins": {"eactl.policy", "eactl.telemetry"},
 }
 
