@@ -5,17 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
+from eactl.cli.trace_target import check_target, open_target, written_bytes
 from eactl.errors import UsageError
-from eactl.report.files import atomic_writer, refuse_overwrite
 from eactl.trace.call import Call, Notice
-from eactl.trace.compress import compressed
 from eactl.trace.native import NativeWriter
 from eactl.trace.synth import (
     Plan,
@@ -37,8 +35,7 @@ def run_synth(options: Mapping[str, Any], *, output: Path | None, dry_run: bool,
         if output is None:
             hint = "name one, or add --dry-run to see what it would be"
             raise UsageError("no file to write", where="--output", hint=hint)
-        if str(output) != "-":
-            refuse_overwrite(output, force=force)
+        check_target(output, force=force)
     plan = make_plan(settings)
     written = None
     if not dry_run and output is not None:
@@ -76,14 +73,14 @@ def command_line(options: Mapping[str, Any]) -> str:
 
 def _write(plan: Plan, output: Path, *, source: str) -> int | None:
     blocks = plan.settings.block_tokens
-    with _opened(output) as stream, compressed(stream, output) as packed:
+    with open_target(output) as stream:
         writer = NativeWriter(
-            packed, "blocks" if blocks else "tokens", block_tokens=blocks, source=source, keeps_known=True,
+            stream, "blocks" if blocks else "tokens", block_tokens=blocks, source=source, keeps_known=True,
             warnings=plan.notices,
         )  # fmt: skip
         for call in _watched(synthesise(plan), len(plan.shape)):
             writer.write(call)
-    return None if str(output) == "-" else output.stat().st_size
+    return written_bytes(output)
 
 
 def _watched(calls: Iterator[Call], total: int) -> Iterator[Call]:
@@ -93,13 +90,3 @@ def _watched(calls: Iterator[Call], total: int) -> Iterator[Call]:
         return
     with click.progressbar(calls, length=total, label="writing", file=sys.stderr, update_min_steps=1000) as bar:
         yield from bar
-
-
-@contextmanager
-def _opened(output: Path) -> Iterator[IO[bytes]]:
-    if str(output) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    else:
-        with atomic_writer(output) as stream:
-            yield stream

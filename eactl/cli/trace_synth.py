@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from eactl.errors import UsageError
+
 _EPILOG = """\b
 Examples:
   eactl trace synth --profile swebench-openhands -o agents.jsonl.zst
@@ -84,6 +86,9 @@ def synth(dry_run: bool, output: Path | None, force: bool, as_json: bool, **work
     from eactl.report.document import emit
     from eactl.report.synth import synth_text
 
+    if as_json and str(output) == "-" and not dry_run:
+        raise UsageError("the document and the trace cannot share standard output", where="--json, --output -",
+                         hint="give the trace a file")  # fmt: skip
     document = run_synth(workload, output=output, dry_run=dry_run, force=force).as_dict()
     show_warnings(document["warnings"])
     if document["output"] != "-":  # else standard output is the trace

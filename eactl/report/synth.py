@@ -26,5 +26,7 @@ def synth_text(document: Mapping[str, Any]) -> str:
     if document["output"] is None:
         return "\n".join([*lines, "", "Nothing was written (--dry-run). Next: the same command with -o FILE"])
     path = shlex.quote(document["output"])
+    if document["output_bytes"] is None:  # a pipe or a device
+        return "\n".join([*lines, "", f"Wrote to {path}"])
     size = human_bytes(document["output_bytes"])
     return "\n".join([*lines, "", f"Wrote {path}, {size}. Next: eactl size --trace {path} --model MODEL"])

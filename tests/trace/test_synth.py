@@ -100,7 +100,7 @@ def test_the_summary_made_from_lengths_alone_is_what_the_ids_hold(made: SynthSet
     assert summarise_plan(make_plan(made)) == summarise(workload_of(made))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(MADE)
 def test_every_call_keeps_exactly_the_prefix_it_says(made: SynthSettings) -> None:
     before: dict[str | None, Call] = {}

@@ -136,6 +136,7 @@ def test_the_published_workload_is_a_small_file(tmp_path: Path) -> None:
         (("--agents", "2", "--arrival-rate", "1", "--dry-run"), "give one of them"),
         (("--result-tokens", "9", "--mean-prompt-tokens", "9000", "--dry-run"), "give one of them"),
         (("--condense-every", "1", "--dry-run"), "--condense-every, give 2 or more, or 0 for never"),
+        (("--json", "-o", "-"), "cannot share standard output, --json, --output -, give the trace a file"),
         (("--tasks", "100000000", "--dry-run"), "--tasks, give 1 to 2e+07"),
         (("--tasks", "1000000", "--dry-run"), "40,000,000 calls are more than can be planned at once"),
         (("--mean-prompt-tokens", "nan", "--dry-run"), "--mean-prompt-tokens"),
