@@ -16,6 +16,7 @@ Examples:
   eactl trace synth --tasks 32 --agents 8 --mean-prompt-tokens 30000 -o agents.jsonl.gz
   eactl trace synth --profile delegating --block-tokens 16 --seed 7 -o blocks.jsonl.gz
   eactl trace synth --condense-every 20 --dry-run
+
 \b
 Profiles:
   swebench-openhands  79 SWE-bench tasks, 4,427 calls, 147.1M prompt tokens, 16 at a time
@@ -23,6 +24,7 @@ Profiles:
   chat                500 people chatting: short turns, long pauses
   delegating          12 coding agents that call sub-agents and condense their history
   stress              a million requests with 512-token block ids
+
 \b
 The defaults above hold without --profile. Lengths and gaps are heavy-tailed; the means that you ask for
 hold exactly, whatever the seed.
