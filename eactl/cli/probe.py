@@ -7,6 +7,7 @@ import click
 from eactl.cli.lazy import LazyGroup
 
 PROBES = {
+    "obr": ("eactl.cli.probe_obr:obr", "Does restoring KV from host memory beat recomputing it here?"),
     "footprint": ("eactl.cli.probe_footprint:footprint", "KV bytes per token and rank of a model (β_rank)."),
 }
 

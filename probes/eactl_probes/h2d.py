@@ -28,7 +28,7 @@ from eactl_probes.sampling import Budget, Effort
 from eactl_probes.torch_env import choose_device, environment
 
 SIZES = (64 * KIB, 256 * KIB, 1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1 * GIB)
-QUICK_SIZES = SIZES[:-1]
+QUICK_SIZES = SIZES[:-2]
 _NUMA_SIZES = (16 * MIB, 64 * MIB, 256 * MIB)
 
 Numa = Literal["local", "all", "off"]
@@ -244,7 +244,9 @@ class _Run:
         """All ranks at once, as they restore in production: on one link or socket they share, the slowest counts."""
         copiers = self.copiers
         if self.findings.device == "cpu":
-            copiers = [CpuCopier(rank) for rank in range(self.settings.ranks or min(2, hostinfo.usable_cpus()))]
+            # More threads than processors would only measure their queue.
+            ranks = min(self.settings.ranks or 2, hostinfo.usable_cpus())
+            copiers = [CpuCopier(rank) for rank in range(ranks)]
         if len(copiers) < 2:
             return
         self.progress(f"{len(copiers)} ranks at once")

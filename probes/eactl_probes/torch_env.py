@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ DEVICES = ("auto", "cuda", "cpu")
 
 def require_torch(what: str) -> Any:
     """The torch module. Raises CannotRunHereError with the line that installs it."""
+    # On a busy CPU, threads that spin at torch's barriers wait for a time slice each time: many times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import torch
     except ImportError as error:
@@ -50,6 +53,13 @@ def choose_device(asked: str, notices: Notices, what: str) -> str:
             "cpu-device",
             "--device cpu: rates are from memory to memory and this CPU's arithmetic, not those of a GPU",
             "leave --device out on a machine with a GPU",
+        )
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > hostinfo.usable_cpus():
+        notices.add(
+            "host-busy",
+            f"other work keeps this machine busy (load {load:.1f} on {hostinfo.usable_cpus()} CPUs): rates are too low",
+            "measure again when it is quiet",
         )
     return "cpu"
 

@@ -1,0 +1,138 @@
+"""The answer of ``probe obr`` for someone who has not read the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import fill
+from typing import Any
+
+from eactl.report.table import table
+from eactl.units import human_bytes, human_count
+
+Fields = Mapping[str, Any]
+
+_ANSWERS = {
+    "restore": "RESTORE: bringing a prefix back from host memory is faster than computing it again.",
+    "recompute": "RECOMPUTE: computing a prefix again is faster than bringing it back from host memory.",
+    "unclear": "UNCLEAR: the figures allow both answers.",
+}
+_FIGURES = (
+    ("bandwidth_gib_s", "host to device", "{:.1f} GiB/s"),
+    ("overhead_us", "fixed cost of a restore", "{:.3g} µs"),
+    ("us_per_token", "prefill", "{:.3g} µs/token"),
+    ("quadratic_us_per_token2", "prefill, attention", "{:.3g} µs/token²"),
+    ("d2h_gib_s", "device to host", "{:.1f} GiB/s"),
+)
+
+
+def obr_text(document: Fields) -> str:
+    """Figures with their sources, the table over lengths, what would change it, and what to do."""
+    parts = [_title(document), _figures(document)]
+    if document["points"]:
+        parts += [_lengths(document["points"], "Restore or compute a prefix"), _reading(document)]
+        if document["loaded"]:
+            parts.append(_lengths(document["loaded"]["points"], "The same under load"))
+        parts += [_changes(document), _sentence(document)]
+    else:
+        parts.append(f"No answer: the measurement is {document['status']}. What was measured is in the JSON (--json).")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _title(document: Fields) -> str:
+    weight = document["bytes_per_token_rank"]
+    model = document["model"] or "a model"
+    kv = f"{human_bytes(weight)} of KV per token and rank" if weight else "KV size not known"
+    where = f", measured on {document['device_name']}" if document["device_name"] else ""
+    return f"{model}, TP {document['tp']}: {kv}{where}"
+
+
+def _figures(document: Fields) -> str:
+    rows = []
+    for name, label, form in _FIGURES:
+        value = document.get(name)
+        if value is None or (name == "quadratic_us_per_token2" and value == 0):
+            continue
+        source = document["sources"].get(name, "")
+        low, high = document["bands"].get(name, [value, value])
+        band = f"{form.split()[0].format(low)} to {form.split()[0].format(high)}" if low != high else ""
+        if name == "bandwidth_gib_s" and document["bandwidth_limited_by"]:
+            source += f" ({document['bandwidth_limited_by']})"
+        rows.append([label, form.format(value), source, band])
+    headers = ["figure", "value", "source", "8 of 10 samples"]
+    if not any(row[3] for row in rows):
+        rows, headers = [row[:3] for row in rows], headers[:3]
+    return table(rows, headers, left=(0, 2))
+
+
+def _lengths(points: list[Fields], title: str) -> str:
+    has_bands = any(point["obr_low"] != point["obr_high"] for point in points)
+    rows = []
+    for point in points:
+        row = [f"{point['tokens']:,}", _seconds(point["load_s"]), _seconds(point["recompute_s"]), _share(point["obr"])]
+        if has_bands:
+            row.append(f"{_share(point['obr_low'])} to {_share(point['obr_high'])}")
+        rows.append([*row, point["verdict"]])
+    headers = ["prefix tokens", "restore", "compute", "saved (OBR)", *(["band"] if has_bands else []), "answer"]
+    return f"{title}\n" + table(rows, headers, left=(len(headers) - 1,))
+
+
+def _reading(document: Fields) -> str:
+    lines = [f"Long prefixes approach {_share(document['limit_obr'])} saved."]
+    even = document["break_even_tokens"]
+    if even is None:
+        lines.append("There is no length at which a restore is faster.")
+    elif even >= 1:
+        lines.append(f"A restore is faster from {even:,.0f} tokens on.")
+    else:
+        lines.append("A restore is faster at every length.")
+    repay = document["restores_per_store"]
+    if repay is not None:
+        lines.append(f"A token copied to the host must come back {repay:.2g} times on average to repay that copy.")
+    ratio = document["flop_per_host_byte"]
+    if ratio is not None:
+        kind = document["regime_text"] or "not classed"
+        basis = document["flop_per_host_byte_basis"]
+        lines.append(f"{human_count(ratio)} FLOP per host-link byte ({basis}): {kind}.")
+    gammas = [
+        f"{symbol} {document[name]:.2f}"
+        for symbol, name in (("γG", "gamma_g"), ("γH", "gamma_h"))
+        if document[name] is not None
+    ]
+    if gammas:
+        lines.append(f"Load: {', '.join(gammas)} (pool over GPU cache, working set over tier).")
+    return "\n".join(lines)
+
+
+def _changes(document: Fields) -> str:
+    rows = [
+        [flip["name"], _share(flip["obr"]), "changes the answer to " + flip["verdict"] if flip["flips"] else ""]
+        for flip in document["flips"]
+    ]
+    turning = document["turning_points"]
+    limits = []
+    if turning["bandwidth_gib_s"] is not None:
+        limits.append(f"a link of {turning['bandwidth_gib_s']:.3g} GiB/s")
+    if turning["us_per_token"] is not None:
+        limits.append(f"a prefill of {turning['us_per_token']:.3g} µs/token")
+    if turning["bytes_per_token_rank"] is not None:
+        limits.append(f"{human_bytes(turning['bytes_per_token_rank'])} of KV per token")
+    reference = f"{document['reference_tokens']:,}"
+    tail = f"\nBoth take the same time at {', at '.join(limits)}." if limits else ""
+    return f"What would change it, at {reference} tokens\n" + table(rows, ["if", "saved (OBR)", ""]) + tail
+
+
+def _sentence(document: Fields) -> str:
+    answer = _ANSWERS[document["verdict"]]
+    return "\n".join(fill(text, width=100) for text in (f"{answer} {document['verdict_reason']}.", document["advice"]))
+
+
+def _share(value: float) -> str:
+    """−15 %, 84 %; a loss beyond tenfold is only called that."""
+    return f"{value * 100:.0f} %" if value > -10 else "below −1000 %"
+
+
+def _seconds(value: float) -> str:
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if value * factor >= 1 or unit == "µs":
+            return f"{value * factor:.3g} {unit}"
+    raise AssertionError("unreachable")
