@@ -128,15 +128,16 @@ class _Facts:
 
     order: dict[str | None, None] = field(default_factory=dict)
     requests: int = 0
+    texts: int = 0
     inexact: int = 0
     measured: int = 0
-    attachments: int = 0
     forgotten: int = 0
     adapters: set[str | None] = field(default_factory=set)
 
     def note(self, request: ChatRequest) -> None:
         self.order.setdefault(request.session)
         self.requests += 1
+        self.texts += bool(request.messages)
         self.inexact += not request.exact and bool(request.messages)
         self.measured += request.usage is not None and request.usage.prompt_tokens is not None
         if len(self.adapters) < 3:
@@ -150,8 +151,8 @@ class _Facts:
                 "a first request's stable tokens are what it shares with any earlier request",
                 "record a session id to have every turn compared with its own previous one",
             )
-        if not tokenizer.exact:
-            what = "positions are scaled to the provider's counts" if self.measured == self.requests else "approximate"
+        if not tokenizer.exact and self.texts:
+            what = "positions are scaled to the provider's counts" if self.measured >= self.texts else "approximate"
             yield Notice(
                 "approximate-tokens", f"token counts come from an approximation ({what}); texts are compared exactly",
                 "give --tokenizer for the model's own",

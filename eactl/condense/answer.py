@@ -1,0 +1,111 @@
+"""From logs to the whole answer: check, totals, causes, models of condensers, a second log, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eactl.condense.check import Checked, CheckSettings, check
+from eactl.condense.ledger import hysteresis
+from eactl.condense.result import CheckResult, Hysteresis, Session, Totals
+from eactl.condense.strategies import StrategySpec, compare, run_strategies
+from eactl.condense.totals import causes, totals
+from eactl.trace.call import Notice
+from eactl.trace.chat import ChatRequest
+from eactl.trace.tokens import ApproximateTokenizer, Tokenizer
+
+SECONDS_CODE = "no-prefill-rate"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked besides the check: condensers to model, names for the logs in tables."""
+
+    settings: CheckSettings = field(default_factory=CheckSettings)
+    condensers: tuple[StrategySpec, ...] = ()
+    names: tuple[str, str] = ("this log", "the other log")
+
+
+def answer(
+    requests: Iterable[ChatRequest], question: Question, tokenizer: Tokenizer | None = None,
+    *, against: Iterable[ChatRequest] | None = None,
+    facts: Callable[[], tuple[Sequence[Mapping[str, Any]], Sequence[Notice]]] | None = None,
+) -> CheckResult:  # fmt: skip
+    """Check ``requests`` and everything else that was asked.
+
+    ``facts`` is called after the reading and gives the sources and the readers' notices. Raises TraceError from the
+    readers.
+    """
+    settings = question.settings
+    prices = settings.prices
+    tokenizer = tokenizer or ApproximateTokenizer()
+    checked = check(requests, settings, tokenizer, keep_histories=bool(question.condensers))
+    other = check(against, settings, tokenizer) if against is not None else None
+    sums = totals(
+        checked.sessions, prices, chunk_tokens=settings.chunk_tokens,
+        bytes_per_token_rank=settings.bytes_per_token_rank,
+    )  # fmt: skip
+    sources, read = facts() if facts is not None else ((), ())
+    notices = [*read, *checked.notices, *_further(checked, sums, question)]
+    comparison = None if other is None else compare(checked.sessions, other.sessions, question.names, prices)
+    return CheckResult(
+        sessions=checked.sessions,
+        summary=sums,
+        causes=causes(checked.sessions, prices),
+        tokenizer=tokenizer.name,
+        exact_tokens=tokenizer.exact,
+        chunk_tokens=settings.chunk_tokens,
+        reused_cost=round(prices.reused_cost, 4),
+        strategies=run_strategies(checked.histories, question.condensers, prices) if question.condensers else (),
+        hysteresis=window_steps(checked.sessions),
+        against=comparison,
+        sources=tuple(sources),
+        warnings=tuple(notice.as_dict() for notice in notices),
+    )
+
+
+def window_steps(sessions: Iterable[Session]) -> Hysteresis | None:
+    """For the session with the most sliding cuts: what cutting in steps would compute again instead."""
+    best: tuple[int, Hysteresis] | None = None
+    for session in sessions:
+        sliding = [turn for turn in session.turns if turn.cause == "sliding-window"]
+        if len(sliding) < 2 or (best is not None and best[0] >= len(sliding)):
+            continue
+        budget = round(sum(turn.prompt_tokens for turn in sliding) / len(sliding))
+        head = round(sum(turn.stable_tokens for turn in sliding) / len(sliding))
+        growth = round(sum(turn.fresh_tokens - turn.lost_tokens for turn in sliding) / len(sliding))
+        best = (len(sliding), hysteresis(budget, growth, head_tokens=head))
+    return None if best is None else best[1]
+
+
+def _further(checked: Checked, sums: Totals, question: Question) -> Iterable[Notice]:
+    prices = question.settings.prices
+    if prices.prefill_s is None:
+        yield Notice(
+            SECONDS_CODE, "amortised_s_per_turn and other seconds are not known: there is no prefill rate",
+            "give --obr FILE (eactl probe obr -o FILE) or --prefill-us-per-token",
+        )  # fmt: skip
+    measured = [t for s in checked.sessions for t in s.turns if t.cached_tokens is not None and t.where is None]
+    stable = sum(turn.stable_tokens_lower for turn in measured if turn.cause == "append")
+    cached = sum(turn.cached_tokens or 0 for turn in measured if turn.cause == "append")
+    if stable and cached < 0.8 * stable:
+        yield Notice(
+            "cache-below-text",
+            f"where the text only grew, the provider read {cached:,} tokens from its cache and {stable:,} were "
+            "unchanged: the rest was lost to expiry, eviction or another replica, or the log does not hold the change",
+            "look at the gaps between turns, at the tier's size (eactl size) and at routing",
+        )
+    if sums.side_calls:
+        yield Notice(
+            "calls-beside",
+            f"{sums.side_calls:,} requests with {sums.side_tokens:,} prompt tokens ran beside their conversation (a "
+            "condenser's own calls, sub-agents): a stream of their own that shares no prefix with it",
+            "build such calls on the agent's own prompt to share its prefix",
+        )
+    if sums.isolation_tokens and sums.isolation_bytes_rank is None:
+        yield Notice(
+            "isolation-in-tokens",
+            f"keeping salts or adapters apart costs {sums.isolation_tokens:,} tokens computed and stored again",
+            "give --kv-bytes-per-token (or --obr) to see it in GiB",
+        )

@@ -1,0 +1,243 @@
+"""``eactl condenser-check`` for people: verdict, causes with place and remedy, the worst session, what edits cost."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from eactl.report.table import table
+from eactl.units import human_bytes, human_count
+
+if TYPE_CHECKING:
+    from eactl.condense.result import CauseTotal, CheckResult, Session, Strategy, Turn, Where
+
+_MOST_TURNS = 40
+_MOST_CAUSES = 12
+_INDENT = "   "
+
+
+def condense_text(result: CheckResult, *, width: int = 100) -> str:
+    """The whole answer as text, the verdict first."""
+    parts = [_wrapped(result.summary.verdict, width), _facts(result)]
+    parts += [_cause(number, cause, result, width) for number, cause in enumerate(result.causes[:_MOST_CAUSES], 1)]
+    if len(result.causes) > _MOST_CAUSES:
+        parts.append(f"{len(result.causes) - _MOST_CAUSES} smaller causes are in the JSON document (--json).")
+    session = worst_session(result)
+    if session is not None:
+        parts.append(_session(session, result))
+    parts += [_strategies(result), _hysteresis(result, width), _against(result, width)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def worst_session(result: CheckResult) -> Session | None:
+    """The session that loses most; without any loss the one with most turns, if it has a second turn."""
+    sessions = [session for session in result.sessions if len(session.turns) > 1]
+    if not sessions:
+        return None
+    return max(sessions, key=lambda s: (sum(turn.lost_tokens for turn in s.turns), len(s.turns)))
+
+
+def place(turn: Turn) -> str:
+    """Where a break lies, in words."""
+    parts = [f"session {turn.session}", f"turn {turn.turn}"]
+    where = turn.where
+    if where is not None:
+        if where.message is not None:
+            parts.append(f"message {where.message} ({where.role})")
+        elif where.role is not None:
+            parts.append(where.path or where.role)
+        if where.offset is not None:
+            parts.append(f"character {where.offset:,}")
+        if where.path is not None and where.path not in ("content", "prompt") and where.message is not None:
+            parts.append(f"of {where.path}")
+        if where.token is not None:
+            parts.append(f"prompt token {where.token:,}")
+    if turn.line:
+        parts.append(turn.line)
+    return ", ".join(parts)
+
+
+def quoted(where: Where | None) -> list[tuple[str, str]]:
+    """The two quotes with their labels, on one line each; empty where nothing is quoted."""
+    if where is None or (where.before is None and where.after is None):
+        return []
+    return [("was", _one_line(where.before)), ("is", _one_line(where.after))]
+
+
+def ledger_sentence(cause: CauseTotal, result: CheckResult) -> str:
+    """Both sides of the ledger of a kind of edit."""
+    if not cause.removed_tokens:
+        return ""
+    turns = [t for s in result.sessions for t in s.turns if t.edit is not None and t.cause == cause.cause]
+    stayed = sum(turn.edit.turns_kept for turn in turns if turn.edit) / len(turns) if turns else 0.0
+    text = (
+        f"Removed {human_count(cause.removed_tokens)} tokens and made {human_count(cause.lost_tokens)} be computed "
+        f"again"
+    )
+    if cause.break_even_turns is None:
+        return f"{text}; it never pays."
+    verdict = "pays" if cause.break_even_turns <= stayed else "does not pay"
+    return (
+        f"{text}; that pays after {cause.break_even_turns:,} turns with the shorter prompt (a reused token at "
+        f"{result.reused_cost:g} of a fresh one), and the edits stayed {stayed:.1f} turns: it {verdict}."
+    )
+
+
+def _facts(result: CheckResult) -> str:
+    sums = result.summary
+    tokens = f"tokens of {result.tokenizer}" if result.exact_tokens else "approximate tokens"
+    sessions = len(result.sessions)
+    lines = [
+        f"Log        {sums.requests:,} requests in {sessions:,} session{'s' if sessions != 1 else ''}, "
+        f"{human_count(sums.prompt_tokens)} prompt tokens ({tokens})"
+    ]
+    if sums.prompt_tokens:
+        low, high = (n / sums.prompt_tokens for n in (sums.reusable_tokens_lower, sums.reusable_tokens_upper))
+        span = f"{high:.1%}" if high - low < 0.0005 else f"{low:.1%} to {high:.1%}"
+        lines.append(
+            f"Reusable   {span} in whole chunks of {result.chunk_tokens} tokens, at most: if all of it stays resident"
+        )
+    if sums.cached_tokens is not None and sums.prompt_tokens:
+        lines.append(f"Measured   {sums.cached_tokens / sums.prompt_tokens:.1%} of the prompt tokens came from the "
+                     "provider's cache")  # fmt: skip
+    if sums.breaks:
+        seconds = f", {sums.amortised_s_per_turn:.3g} s" if sums.amortised_s_per_turn is not None else ""
+        every = ""
+        if sums.turns_between_breaks is not None:
+            often = f"{sums.turns_between_breaks:g} turns" if sums.turns_between_breaks > 1 else "turn"
+            every = f"; a break every {often}"
+        lines.append(f"Cost       {sums.amortised_tokens_per_turn:,.0f} tokens{seconds} per turn, "
+                     f"{sums.chunks_lost:,} whole chunks lost{every}")  # fmt: skip
+    if sums.isolation_tokens:
+        size = f", {human_bytes(sums.isolation_bytes_rank)} per rank" if sums.isolation_bytes_rank is not None else ""
+        tokens = human_count(sums.isolation_tokens)
+        lines.append(f"Isolation  salts and adapters keep {tokens} tokens of the same text apart{size}")
+    if sums.side_calls:
+        lines.append(f"Beside     {sums.side_calls:,} calls beside their conversation, "
+                     f"{human_count(sums.side_tokens)} prompt tokens, nothing reused")  # fmt: skip
+    return "\n".join(lines)
+
+
+def _cause(number: int, cause: CauseTotal, result: CheckResult, width: int) -> str:
+    total = result.summary.prompt_tokens
+    title = (
+        f"{number}. {cause.cause}: {cause.kinds[0]}" if cause.kinds and cause.kinds[0] else f"{number}. {cause.cause}"
+    )
+    more = f" (and {len(cause.kinds) - 1} more kinds)" if len(cause.kinds) > 1 else ""
+    times = "once" if cause.breaks == 1 else f"{cause.breaks:,} times"
+    sessions = f"{cause.sessions:,} session{'s' if cause.sessions != 1 else ''}"
+    lines = [
+        f"{title}{more}",
+        f"{_INDENT}{times} in {sessions}: {human_count(cause.lost_tokens)} tokens lost "
+        f"({cause.lost_tokens / total if total else 0:.1%} of all), {cause.chunks_lost:,} whole chunks",
+        f"{_INDENT}{'at' if cause.breaks == 1 else 'worst at'} {place(cause.worst)}",
+    ]
+    lines += [f"{_INDENT}{_INDENT}{label:<4}{text}" for label, text in quoted(cause.worst.where)]
+    sentence = ledger_sentence(cause, result)
+    if sentence:
+        lines.append(_wrapped(sentence, width, _INDENT))
+    lines.append(_wrapped(f"To do: {cause.remedy}", width, _INDENT))
+    return "\n".join(lines)
+
+
+def _session(session: Session, result: CheckResult) -> str:
+    rows = list(_rows(session.turns))
+    what = "the session that loses most" if result.summary.lost_tokens else "the longest session"
+    return f"Session {session.session}, {what}\n" + table(
+        rows, ["turn", "prompt", "stable", "fresh", "removed", "lost", ""], left=()
+    )
+
+
+def _rows(turns: Sequence[Turn]) -> Iterator[list[str]]:
+    shown = list(turns)
+    left_out = 0
+    if len(shown) > _MOST_TURNS:
+        # Breaks are what is looked for; of the turns that only grew the first ones are enough.
+        wanted = {id(turn) for turn in [t for t in shown if t.is_break][: _MOST_TURNS - 10]}
+        plain = iter([t for t in shown if id(t) not in wanted])
+        while len(wanted) < _MOST_TURNS and (turn := next(plain, None)) is not None:
+            wanted.add(id(turn))
+        left_out = len(shown) - len(wanted)
+        shown = [turn for turn in shown if id(turn) in wanted]
+    for turn in shown:
+        label = turn.cause + (f": {turn.kind}" if turn.kind else "")
+        yield [
+            str(turn.turn), f"{turn.prompt_tokens:,}", f"{turn.stable_tokens:,}", f"{turn.fresh_tokens:,}",
+            f"{turn.removed_tokens:,}" if turn.removed_tokens else "",
+            f"{turn.lost_tokens:,}" if turn.lost_tokens else "",
+            textwrap.shorten(label, 72, placeholder=" ..."),
+        ]  # fmt: skip
+    if left_out:
+        yield ["", "", "", "", "", "", f"... and {left_out:,} turns more (--json has all)"]
+
+
+def strategy_rows(strategies: Sequence[Strategy]) -> tuple[list[list[str]], list[str]]:
+    """Rows and headers of a table that compares condensers or logs."""
+    seconds = any(row.seconds is not None for row in strategies)
+    base = strategies[0]
+    rows = []
+    for row in strategies:
+        cells = [
+            row.name, f"{row.mean_prompt_tokens:,.0f}", f"{row.stable_share:.1%}", human_count(row.fresh_tokens),
+            f"{row.edits:,}", human_count(row.own_prompt_tokens) if row.own_calls else "",
+            f"{row.amortised_tokens_per_turn:,.0f}" if row.edits else "",
+            "" if not row.edits or row is base else "never" if row.break_even_turns is None
+            else f"{row.break_even_turns:,}",
+            f"{row.cost_tokens / base.cost_tokens:.2f}x" if base.cost_tokens else "",
+        ]  # fmt: skip
+        if seconds:
+            cells.append("" if row.seconds is None else f"{row.seconds:,.1f}")
+        rows.append(cells)
+    headers = ["", "mean prompt", "hit rate", "fresh", "edits", "own calls", "again/turn", "pays after", "cost"]
+    return rows, headers + (["seconds"] if seconds else [])
+
+
+def _strategies(result: CheckResult) -> str:
+    if not result.strategies:
+        return ""
+    rows, headers = strategy_rows(result.strategies)
+    note = (
+        "What each condenser would have sent for the same messages. Hit rate: stable share of the prompt tokens; own "
+        "calls: prompt tokens of the\ncondenser's own requests; again/turn: tokens computed again, amortised; pays "
+        f"after: turns per edit; cost: a reused token counts {result.reused_cost:g}."
+    )
+    return f"Condensers\n{table(rows, headers)}\n{note}"
+
+
+def _hysteresis(result: CheckResult, width: int) -> str:
+    steps = result.hysteresis
+    if steps is None:
+        return ""
+    return _wrapped(
+        f"The window slides: at a budget of {steps.budget_tokens:,} tokens and {steps.growth_tokens_per_turn:,} new "
+        f"tokens per turn, cutting at every turn computes {steps.every_turn_tokens_per_turn:,.0f} tokens again each "
+        f"time. Growing to {steps.high:g} times the budget and then cutting to {steps.low:g} times does so every "
+        f"{steps.turns_between_steps} turns: {steps.stepwise_tokens_per_turn:,.0f} tokens per turn.",
+        width,
+    )
+
+
+def _against(result: CheckResult, width: int) -> str:
+    comparison = result.against
+    if comparison is None:
+        return ""
+    rows, headers = strategy_rows(comparison.rows)
+    rest = comparison.only_here + comparison.only_there
+    left_out = f", {rest:,} tasks are in one log only" if rest else ""
+    return (
+        f"Against, over {comparison.tasks:,} tasks{left_out}\n{table(rows, headers)}\n"
+        f"{_wrapped(comparison.verdict, width)}"
+    )
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> str:
+    return textwrap.fill(
+        text, max(40, width), initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _one_line(text: str | None) -> str:
+    shown = (text or "").replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown) or "(nothing)"
