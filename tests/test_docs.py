@@ -64,6 +64,11 @@ def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("path", MARKDOWN[1:], ids=named)
+def test_the_readme_leads_to_every_page(path: Path) -> None:
+    assert f"({path.relative_to(ROOT)})" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("path", MARKDOWN, ids=named)
 def test_every_command_line_shown_uses_options_that_exist(path: Path) -> None:
     text = re.sub(r"\\\n\s*", " ", path.read_text(encoding="utf-8"))
