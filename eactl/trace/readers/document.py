@@ -15,7 +15,7 @@ from eactl.trace.readers.lines import why_not_json
 from eactl.trace.readers.textbase import TextReader
 from eactl.trace.tracefile import Head
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\],]', re.DOTALL)
 _CLOSER = {ord("{"): b"}", ord("["): b"]"}
 
 
@@ -54,14 +54,13 @@ def requests_in_time(requests: list[ChatRequest]) -> list[ChatRequest]:
 @lru_cache(maxsize=2)
 def beginning(head: Head) -> Any:
     """The JSON value at the beginning of a file, as far as the head holds it; None when there is none."""
-    if sum(isinstance(record, dict) for record in head.records) > 1:
+    first, _, rest = head.data.partition(b"\n")
+    if head.record and rest.strip() and isinstance(_loads(first), dict):
         return None  # one object per line
     if head.whole or head.record:
-        try:
-            return orjson.loads(head.data)
-        except orjson.JSONDecodeError:
-            if head.record:
-                return head.record
+        document = _loads(head.data)
+        if document is not None:
+            return document
     return _repaired(head.data)
 
 
@@ -85,6 +84,8 @@ def _repaired(data: bytes) -> Any:
             if not stack:
                 return _loads(text[: match.end()])
         elif first != 0x2C:
+            if not match.group().endswith(b'"') or match.end() - match.start() < 2:
+                break  # a text that is cut
             continue
         at = match.start() if first == 0x2C else match.end()
         closers = b"".join(_CLOSER[opener] for opener in reversed(stack))

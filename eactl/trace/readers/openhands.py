@@ -42,10 +42,10 @@ class OpenHandsReader(DocumentReader):
             return "no JSON object"
         if not any(isinstance(document.get(key), list) for key in ("messages", "fncall_messages")):
             return "no 'messages'"
-        known = ("context_window", "cost", "latency_sec", "fncall_messages", "kwargs", "args")
-        if sum(key in document for key in known) < 1 or ("session" in document or "session_id" in document):
-            return "no 'kwargs', 'cost' or 'latency_sec'"
-        return None
+        if _TIME_IN_NAME.search(head.path.name) or not head.whole:
+            return None  # what else is in the document comes after the prompt, maybe far behind
+        known = any(key in document for key in ("context_window", "cost", "latency_sec", "fncall_messages", "kwargs"))
+        return None if known else "no 'kwargs', 'cost' or 'latency_sec'"
 
     @classmethod
     def group(cls, members: Sequence[OpenHandsReader]) -> None:

@@ -117,14 +117,23 @@ class TextReader(Reader):
         """The requests as calls, one at a time: a prompt's ids are large."""
         encoder = self.shared.encoder
         positions: dict[str, int] = {}
+        first_without = ""
+        without = 0
         for request in self.requests():
-            if not request.messages and not request.prompt_token_ids:
-                raise TraceError(
-                    "the log holds token counts but no prompts, so nothing shows what prompts share",
-                    where=request.where, hint="eactl condenser-check reads counts alone; log the messages as well",
-                )  # fmt: skip
-            prompt = encoder.encode(request)
+            prompt = encoder.encode(request) if request.messages or request.prompt_token_ids else None
+            if prompt is None or not prompt.tokens:
+                first_without = first_without or request.where
+                without += 1
+                continue
             yield [self._call(request, prompt, positions)]
+        if without and not positions and not self.source.prompt_tokens:
+            raise TraceError(
+                "the log holds no prompts, at most token counts, so nothing shows what prompts share",
+                where=first_without, hint="eactl condenser-check reads counts alone; log the messages as well",
+            )  # fmt: skip
+        if without:
+            self.warn("empty-prompts", f"{self.file.name}: {without} requests show no prompt and were left out of the "
+                      f"calls, the first at {first_without}")  # fmt: skip
 
     def _call(self, request: ChatRequest, prompt: Prompt, positions: dict[str, int]) -> Call:
         source, usage = self.counted_in(request), request.usage
