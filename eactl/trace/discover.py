@@ -34,7 +34,7 @@ def find_files(
     for path in paths:
         if not path.is_dir():
             if not _again(path, seen, notices):
-                readers.append(_reader(path, options, on_bytes, forced))
+                readers.append(_made(*_recognised(path, on_bytes, forced, sniffed=False), options))
             continue
         found, foreign = 0, []
         for file in _walk(path):
@@ -42,10 +42,12 @@ def find_files(
                 found += 1
                 continue
             try:
-                readers.append(_reader(file, options, on_bytes, forced))
-                found += 1
+                opened, kind = _recognised(file, on_bytes, forced, sniffed=True)
             except TraceError as error:
                 foreign.append((file, error))
+                continue
+            readers.append(_made(opened, kind, options))
+            found += 1
         if not found:
             raise _nothing_readable(path, foreign)
         if foreign:
@@ -53,9 +55,24 @@ def find_files(
     return readers, notices
 
 
-def _reader(path: Path, options: TraceOptions, on_bytes: OnBytes | None, forced: type[Reader] | None) -> Reader:
+def _recognised(
+    path: Path, on_bytes: OnBytes | None, forced: type[Reader] | None, *, sniffed: bool
+) -> tuple[TraceFile, type[Reader]]:
+    """The file and its reader; TraceError if it is no trace. ``sniffed``: not even if the format was given."""
     file = TraceFile.open(path, on_bytes)
-    return (forced or detect(file.head, file.name))(file, options)
+    kind = forced or detect(file.head, file.name)
+    reason = kind.sniff(file.head) if forced and sniffed else None
+    if reason is not None:
+        raise TraceError(f"not {kind.name}: {reason}", where=file.name)
+    if kind.refuses:
+        kind(file, TraceOptions())  # which says why
+    return file, kind
+
+
+def _made(file: TraceFile, kind: type[Reader], options: TraceOptions) -> Reader:
+    reader = kind(file, options)
+    file.forget_head()
+    return reader
 
 
 def _walk(directory: Path) -> Iterator[Path]:

@@ -95,27 +95,35 @@ class TraceFile:
             size = status.st_size if regular else 0
         stream = open_bytes(path)
         chunks = plain_chunks(raw_chunks(stream, path, None if regular else on_bytes), path)
-        data, whole = b"", False
+        parts: list[bytes] = []
+        size_read, line_ended, whole = 0, False, False
         try:
-            while len(data) < HEAD_BYTES or (b"\n" not in data and len(data) < HEAD_LINE_BYTES):
+            while size_read < HEAD_BYTES or (not line_ended and size_read < HEAD_LINE_BYTES):
                 chunk = next(chunks, b"")
                 if not chunk:
                     whole = True
                     break
-                data += chunk
+                parts.append(chunk)
+                size_read += len(chunk)
+                line_ended = line_ended or b"\n" in chunk
         except CutStreamError as error:
-            if not data:
+            if not parts:
                 raise
             if not regular:
                 chunks = _raising(error)
         finally:
             if regular:
                 stream.close()
+        data = b"".join(parts)
         if not data.strip():
             raise TraceError("the file is empty", where=shown(path), hint="check that it was written completely")
         head = Head(path, data.removeprefix(_BOM), whole)
         pending = None if regular else _chain(data, chunks)
         return cls(path, head, size, on_bytes, _pending=pending)
+
+    def forget_head(self) -> None:
+        """Let go of the head's bytes: thousands of files may wait to be read."""
+        self.head = Head(self.path, b"", whole=self.head.whole)
 
     def chunks(self) -> Iterator[bytes]:
         """The decompressed contents in pieces."""

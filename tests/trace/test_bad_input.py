@@ -367,7 +367,7 @@ def test_an_unknown_file_says_why_each_format_was_not_it(tmp_path: Path) -> None
     path = tmp_path / "notes.txt"
     path.write_text("hello\n")
     error = refused(path)
-    for name in names():
+    for name in set(names()) - {"mooncake-delta"}:  # which looks like mooncake
         assert f"{name} (" in error.what
 
 

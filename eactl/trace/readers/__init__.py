@@ -44,6 +44,8 @@ def detect(head: Head, shown: str) -> type[Reader]:
     """The first reader that recognises the head; TraceError says why each did not."""
     reasons: dict[str, list[str]] = {}
     for reader in READERS:
+        if reader.on_request:
+            continue
         reason = reader.sniff(head)
         if reason is None:
             return reader

@@ -37,6 +37,7 @@ class Reader(ABC):
     name: ClassVar[str]  # as given to --format and shown in results
     family: ClassVar[Literal["trace", "text log"]] = "trace"
     refuses: ClassVar[bool] = False  # recognises a format only to say why it cannot be used
+    on_request: ClassVar[bool] = False  # looks like another format: only --format chooses it
 
     source: Source
     scope: str = ""  # of the calls' ids; the stream sets it where files with local ids meet

@@ -17,7 +17,6 @@ import numpy as np
 from eactl.trace.call import Call, Ids
 from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.mooncake import MooncakeReader
-from eactl.trace.tracefile import Head
 
 _OWN_IDS_FROM = 1 << 62
 
@@ -26,6 +25,7 @@ class MooncakeDeltaReader(MooncakeReader):
     """Calls with whole prompts, made of a session's increments."""
 
     name = "mooncake-delta"
+    on_request = True
     one_by_one = True
 
     def __init__(self, *args: Any) -> None:
@@ -33,10 +33,6 @@ class MooncakeDeltaReader(MooncakeReader):
         self.source.large_ids = True
         self._grown: dict[str, _Grown] = {}
         self._next_id = count(_OWN_IDS_FROM)
-
-    @staticmethod
-    def sniff(head: Head) -> str | None:
-        return "only on request: --format mooncake-delta"
 
     def rows(self, records: Sequence[dict[str, Any]], numbers: Sequence[int]) -> list[Call]:
         session = self._grown.get(str(records[0].get("session_id")))

@@ -88,7 +88,7 @@ class NativeReader(LineReader):
         prompt_tokens = columns.token_counts(prompts, "tokens")
         flat, listed = columns.id_lists(prompts, "blocks")
         full = blocks.full_blocks(prompt_tokens, listed, self.unit, "blocks", partial_listed=False)
-        outputs = [_output(record.get("output"))[0] for record in records]
+        outputs = _output_counts(records)
         self._take_positions(common)
         ids = blocks.cut(flat, listed, full)
         self.count(prompt_tokens, outputs)
@@ -164,6 +164,16 @@ class _Common:
                 self._arrivals, self._gaps, self._services, self._salts, self._models, repeat(scope), keeps, numbers,
             )
         )  # fmt: skip
+
+
+def _output_counts(records: Records) -> list[int | None]:
+    """How many output tokens each record has, None where nothing is known."""
+    outputs = [record.get("output") for record in records]
+    known = [output for output in outputs if output is not None]
+    if not set(map(type, known)) <= {dict} or any("append" in output for output in known):
+        return [_output(output)[0] for output in outputs]
+    columns.token_counts(known, "tokens", at_least=0)
+    return [None if output is None else output["tokens"] for output in outputs]
 
 
 def _output(value: Any) -> tuple[int | None, Ids | None]:
