@@ -45,7 +45,7 @@ Exit status: 0 done, 1 below --fail-under, 2 bad usage or input.
               help="Quote a few characters around each difference.")  # fmt: skip
 @click.option("--tokenizer", metavar="PATH", help="tokenizer.json or model directory (default: an approximation).")
 @click.option("--chat-template", metavar="FILE",
-              help="Template to render with (default: the one beside --tokenizer); needs --tokenizer.")  # fmt: skip
+              help="Template to render prompts with (default: the one beside --tokenizer).")  # fmt: skip
 @click.option("--head", type=click.Choice(["tools-first", "system-first"]), default="tools-first", show_default=True,
               help="What the server renders first where no template says so.")  # fmt: skip
 @click.option("--chunk-tokens", type=click.IntRange(min=1), default=256, show_default=True,

@@ -21,7 +21,9 @@ from eactl.report.files import atomic_writer, refuse_overwrite
 from eactl.trace.call import Notice
 from eactl.trace.chatlog import ChatStream, open_chat
 from eactl.trace.options import TraceOptions
-from eactl.trace.tokens import Tokenizer, open_tokenizer
+from eactl.trace.prompts import PromptEncoder
+from eactl.trace.readers.textbase import make_encoder
+from eactl.trace.tokens import Tokenizer
 
 
 def run_check(logs: Sequence[Path], options: Mapping[str, Any]) -> int:
@@ -31,9 +33,9 @@ def run_check(logs: Sequence[Path], options: Mapping[str, Any]) -> int:
             refuse_overwrite(options[name], force=options["force"], option=f"--{name}")
     if options["against"] is not None and str(options["against"]) == "-" and any(str(log) == "-" for log in logs):
         raise UsageError("standard input for both logs", where="--against -", hint="save one of them to a file")
-    tokenizer = open_tokenizer(options["tokenizer"])
-    question = _question(logs, options, tokenizer)
-    result = _read(logs, options, question, tokenizer)
+    encoder = make_encoder(_trace_options(options))
+    question = _question(logs, options, encoder.tokenizer)
+    result = _read(logs, options, question, encoder)
     if options["html"] is not None:
         from eactl.report.condense_html import condense_page
 
@@ -90,18 +92,25 @@ def _document(path: Path) -> Mapping[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _read(logs: Sequence[Path], options: Mapping[str, Any], question: Question, tokenizer: Tokenizer) -> CheckResult:
-    trace_options = TraceOptions(
-        format=options["format_name"], skip_bad_lines=options["skip_bad_lines"], tokenizer=options["tokenizer"],
-        chat_template=options["chat_template"],
-    )  # fmt: skip
+def _read(logs: Sequence[Path], options: Mapping[str, Any], question: Question, encoder: PromptEncoder) -> CheckResult:
+    trace_options = _trace_options(options)
     with byte_progress("reading") as progress:
         streams = [open_chat(logs, trace_options, on_bytes=progress)]
         if options["against"] is not None:
             streams.append(open_chat([options["against"]], trace_options, on_bytes=progress))
         progress.total(sum(stream.total_bytes for stream in streams))
         against = streams[1] if len(streams) > 1 else None
-        return answer(streams[0], question, tokenizer, against=against, facts=lambda: _facts(streams))
+        return answer(
+            streams[0], question, encoder.tokenizer, encoder.template, against=against,
+            facts=lambda: _facts(streams),
+        )  # fmt: skip
+
+
+def _trace_options(options: Mapping[str, Any]) -> TraceOptions:
+    return TraceOptions(
+        format=options["format_name"], skip_bad_lines=options["skip_bad_lines"], tokenizer=options["tokenizer"],
+        chat_template=options["chat_template"],
+    )  # fmt: skip
 
 
 def _facts(streams: Sequence[ChatStream]) -> tuple[list[Mapping[str, Any]], list[Notice]]:

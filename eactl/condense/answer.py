@@ -13,6 +13,7 @@ from eactl.condense.strategies import StrategySpec, compare, run_strategies
 from eactl.condense.totals import causes, totals
 from eactl.trace.call import Notice
 from eactl.trace.chat import ChatRequest
+from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import ApproximateTokenizer, Tokenizer
 
 SECONDS_CODE = "no-prefill-rate"
@@ -29,7 +30,7 @@ class Question:
 
 def answer(
     requests: Iterable[ChatRequest], question: Question, tokenizer: Tokenizer | None = None,
-    *, against: Iterable[ChatRequest] | None = None,
+    template: ChatTemplate | None = None, *, against: Iterable[ChatRequest] | None = None,
     facts: Callable[[], tuple[Sequence[Mapping[str, Any]], Sequence[Notice]]] | None = None,
 ) -> CheckResult:  # fmt: skip
     """Check ``requests`` and everything else that was asked.
@@ -40,8 +41,8 @@ def answer(
     settings = question.settings
     prices = settings.prices
     tokenizer = tokenizer or ApproximateTokenizer()
-    checked = check(requests, settings, tokenizer, keep_histories=bool(question.condensers))
-    other = check(against, settings, tokenizer) if against is not None else None
+    checked = check(requests, settings, tokenizer, template, keep_histories=bool(question.condensers))
+    other = check(against, settings, tokenizer, template) if against is not None else None
     sums = totals(
         checked.sessions, prices, chunk_tokens=settings.chunk_tokens,
         bytes_per_token_rank=settings.bytes_per_token_rank,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from eactl.condense.ledger import Prices
+from eactl.condense.rendered import Renderer
 from eactl.condense.result import Session, Turn
 from eactl.condense.segments import FRAME_TOKENS, Segmenter
 from eactl.condense.settle import price_line, settle
@@ -16,6 +17,7 @@ from eactl.condense.turns import Event, TurnMaker
 from eactl.condense.usage import usage_turns
 from eactl.trace.call import Notice
 from eactl.trace.chat import ChatRequest
+from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import ApproximateTokenizer, Tokenizer
 
 _HELD_TOKENS = 24 << 20  # about 100 MB of text kept for comparing; sessions idle for longest are forgotten first
@@ -49,12 +51,16 @@ class Checked:
 
 def check(
     requests: Iterable[ChatRequest], settings: CheckSettings, tokenizer: Tokenizer | None = None,
-    *, keep_histories: bool = False,
+    template: ChatTemplate | None = None, *, keep_histories: bool = False,
 ) -> Checked:  # fmt: skip
-    """Compare every request with the one it continues. ``keep_histories`` is for models of condensers."""
+    """Compare every request with the one it continues, as rendered by ``template`` where there is one.
+
+    ``keep_histories`` is for models of condensers.
+    """
     tokenizer = tokenizer or ApproximateTokenizer()
-    maker = TurnMaker(tokenizer, settings.chunk_tokens, settings.quotes)
-    segmenter = Segmenter(tokenizer, settings.tools_first, settings.frame_tokens)
+    renderer = None if template is None else Renderer(template, tokenizer)
+    maker = TurnMaker(tokenizer, settings.chunk_tokens, settings.quotes, renderer)
+    segmenter = Segmenter(tokenizer, settings.tools_first, settings.frame_tokens, renderer)
     heads = SharedHeads(tokenizer)
     trackers: OrderedDict[str | None, Tracker] = OrderedDict()
     facts = _Facts()
@@ -78,7 +84,10 @@ def check(
             if keep_histories and history:
                 histories.append((session.session, history))
     unmeasured = sum(tracker.unmeasured for tracker in trackers.values())
-    notices = facts.notices(unmeasured, tokenizer)
+    notices = list(facts.notices(unmeasured, tokenizer))
+    if renderer is not None and renderer.refused:
+        text = f"the template refused {renderer.refused:,} requests, which were compared by their messages"
+        notices.append(Notice("template-refused", f"{text}: {renderer.why}", "check --chat-template"))
     return Checked(tuple(sessions), tuple(histories), tuple(notices), named=None not in trackers)
 
 

@@ -11,10 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, count
 from operator import is_not
+from typing import TYPE_CHECKING
 
 from eactl.condense.pieces import ATTACHMENT_TOKENS, Piece, message_pieces, tool_pieces
 from eactl.trace.chat import RAW_ROLE, ChatRequest
 from eactl.trace.tokens import Tokenizer
+
+if TYPE_CHECKING:
+    from eactl.condense.rendered import Rendered, Renderer
 
 FRAME_TOKENS = 4  # role and end markers around one message in the common chat templates
 
@@ -65,6 +69,7 @@ class Prompt:
     hidden_tokens: int
     response: Segment | None
     tools_at: int | None
+    rendered: Rendered | None = None
 
     @property
     def group(self) -> Group:
@@ -87,7 +92,7 @@ class Prompt:
         if not visible or counted == visible:
             return self.prompt_tokens
         if not counted:
-            return self.hidden_tokens if index else 0
+            return self.hidden_tokens
         return self.hidden_tokens + round(counted * (self.prompt_tokens - self.hidden_tokens) / visible)
 
     def message_index(self, index: int) -> int | None:
@@ -119,6 +124,7 @@ class Segmenter:
     tokenizer: Tokenizer
     tools_first: bool = True
     frame_tokens: int = FRAME_TOKENS
+    renderer: Renderer | None = None
 
     def prompt(self, request: ChatRequest, pool: SegmentPool, like: Prompt | None = None) -> Prompt:
         """``request`` as a Prompt; messages that are the same objects as in ``like`` are not looked at again."""
@@ -138,10 +144,15 @@ class Segmenter:
         starts = [0, *accumulate(segment.tokens for segment in segments)]
         visible = starts[-1]
         usage = request.usage
+        rendered = None
+        if self.renderer is not None and not (segments and segments[0].is_raw):
+            rendered = self.renderer.render(request)
         least, most = request.hidden_tokens
         hidden = least if like is None else like.hidden_tokens
         if request.prompt_token_ids is not None:
             total = len(request.prompt_token_ids)
+        elif rendered is not None and request.exact:
+            total = rendered.tokens
         elif usage is not None and usage.prompt_tokens is not None:
             total = usage.prompt_tokens
             if like is None and most != 0:  # sized once, at the first request: what is measured and not in the log
@@ -149,7 +160,7 @@ class Segmenter:
         else:
             total = visible + hidden
         hidden = min(hidden, max(0, total - 1))
-        return Prompt(request, segments, starts, total, hidden, response, tools_at)
+        return Prompt(request, segments, starts, total, hidden, response, tools_at, rendered)
 
     def _segment(self, role: str, pieces: tuple[Piece, ...], pool: SegmentPool) -> Segment:
         key = hash((role, *((piece.kind, piece.text) for piece in pieces)))

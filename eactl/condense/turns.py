@@ -13,9 +13,11 @@ from eactl.condense.finding import Finding
 from eactl.condense.pieces import ATTACHMENT_TOKENS, Piece
 from eactl.condense.quotes import quote
 from eactl.condense.raw import by_lines, generation_prompt
+from eactl.condense.rendered import Rendered, Renderer, message_at, shared_tokens, template_finding
 from eactl.condense.result import Turn, Where
 from eactl.condense.segments import Prompt, Segment
 from eactl.condense.shared import Shared
+from eactl.condense.values import common_prefix
 from eactl.trace.tokens import Tokenizer
 
 _ISOLATED_FROM = 16  # tokens: a smaller shared head is not worth a word
@@ -55,6 +57,7 @@ class TurnMaker:
     tokenizer: Tokenizer
     chunk_tokens: int = 256
     quotes: bool = True
+    renderer: Renderer | None = None
 
     def first(self, prompt: Prompt, own: Shared, others: Shared, *, named: bool) -> Turn:
         """A first call. What it shares with earlier requests (``own``: those whose KV it may use) counts as stable
@@ -92,9 +95,41 @@ class TurnMaker:
                 return self._grown(before, after, line)
             return self._broken(change, finding or classify(change), line)
         change = find_change(before, after)
+        if before.rendered is not None and after.rendered is not None:
+            return self._as_rendered(before, after, before.rendered, after.rendered, change, line)
         if change is None:
             return self._grown(before, after, line)
         return self._broken(change, classify(change), line)
+
+    def _as_rendered(
+        self, before: Prompt, after: Prompt, old: Rendered, new: Rendered, change: Change | None, line: int
+    ) -> Draft:
+        """The texts decide whether the prefix held; the messages say why, unless they did not change."""
+        if new.text.startswith(old.text):
+            return self._grown(before, after, line)
+        stable = shared_tokens(old, new, self.tokenizer)
+        if change is not None and not change.in_output:
+            return self._broken(change, classify(change), line, stable)
+        if change is None and len(after.segments) < len(before.segments):
+            return self._grown(before, after, line)
+        cut = common_prefix(old.text, new.text)
+        history = self.renderer.history(before.request) if self.renderer is not None else None
+        finding = template_finding(old, new, before.request, after.request, cut, history)
+        message = message_at(before.request.messages, old.text, cut)
+        role = None if message is None else str(before.request.messages[message].get("role"))
+        quotes = (finding.old_text or old.text[cut:], finding.new_text or new.text[cut:]) if self.quotes else None
+        where = Where(
+            message, role, cut, None if quotes is None else quote(quotes[0], 0),
+            None if quotes is None else quote(quotes[1], 0), path="rendered prompt", token=stable,
+        )  # fmt: skip
+        at = len(before.segments)
+        added = after.segments[at:]
+        if added and added[0].role == "assistant":
+            added = added[1:]
+        lost = max(0, after.prompt_tokens - stable - _scaled(after, sum(segment.tokens for segment in added)))
+        turn = self._turn(after, stable, stable, finding, where=where, lost=lost, processed=before.prompt_tokens,
+                          removed=0)  # fmt: skip
+        return Draft(turn, line, added=events(after.segments[at:]))
 
     def _by_ids(self, old: list[int], after: Prompt, before: Prompt) -> Turn:
         new = after.request.prompt_token_ids or []
@@ -113,9 +148,9 @@ class TurnMaker:
         turn = self._turn(after, stable, lower, Finding("append", "" if kept else "a repeat or a step back"))
         return Draft(turn, line, added=events(after.segments[len(before.segments) :]))
 
-    def _broken(self, change: Change, finding: Finding, line: int) -> Draft:
+    def _broken(self, change: Change, finding: Finding, line: int, exact: int | None = None) -> Draft:
         before, after = change.before, change.after
-        stable, lower = stable_tokens(before, after, change, self.tokenizer)
+        stable, lower = (exact, exact) if exact is not None else stable_tokens(before, after, change, self.tokenizer)
         appended = list(change.appended)
         if appended and before.response is None and after.segments[appended[0]].role == "assistant":
             appended = appended[1:]  # the previous output: generated, so it was resident
@@ -221,12 +256,16 @@ def stable_tokens(before: Prompt, after: Prompt, change: Change | None, tokenize
         return stable, stable
     if len(after.segments) < len(before.segments):
         return after.prompt_tokens, after.prompt_tokens
-    lower = before.prompt_tokens if before.measured else after.position(len(before.segments))
-    lower = min(lower, after.prompt_tokens)
+    own = before.measured or before.rendered is not None
+    lower = min(before.prompt_tokens if own else after.position(len(before.segments)), after.prompt_tokens)
     if change is not None:
-        inside = _inside(change, tokenizer)
-        return min(lower + _scaled(after, inside), after.prompt_tokens), lower
-    return min(lower + _scaled(after, _output_tokens(before, after)), after.prompt_tokens), lower
+        return min(lower + _scaled(after, _inside(change, tokenizer)), after.prompt_tokens), lower
+    new = after.starts[-1] - after.starts[len(before.segments)]
+    output = min(_output_tokens(before, after), new)
+    if not output:
+        return lower, lower
+    # What a request added is stretched to its measured length: the output has its share of that.
+    return lower + (after.prompt_tokens - lower) * output // new, lower
 
 
 def common_ids(old: list[int], new: list[int]) -> int:
