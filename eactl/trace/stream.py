@@ -46,6 +46,15 @@ class TraceStream:
         self._options = options
         self.warnings = warnings
         self.total_bytes = sum(reader.file.size_bytes for reader in readers)
+        local = sum(reader.local_ids for reader in readers)
+        if local > 1:
+            warnings.append(
+                Notice(
+                    "local-ids",
+                    f"block ids of {local} files mean something within their file only: what files share is not seen",
+                    "if they are parts of one recording, pipe them in as one: cat ... | eactl ... -",
+                )
+            )
         batch = _BATCHES_BYTES // len(readers)
         seen: dict[bytes, str] = {}
         for number, reader in enumerate(readers, 1):

@@ -59,8 +59,8 @@ def test_a_directory_is_walked_and_foreign_files_are_named(tmp_path: Path) -> No
     assert [source.path for source in trace.sources] == [
         str(tmp_path / "z.jsonl"), str(tmp_path / "deep" / "er" / "m.jsonl"),
     ]  # fmt: skip
-    (notice,) = trace.warnings
-    assert notice.code == "passed-over-files"
+    notice, local = trace.warnings
+    assert (notice.code, local.code) == ("passed-over-files", "local-ids")
     assert notice.text.startswith(f"4 files in {tmp_path} are no traces: README.md")
     for name in ("plot.png", "counts.csv", "empty.jsonl"):
         assert name in notice.text
