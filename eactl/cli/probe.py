@@ -8,6 +8,7 @@ from eactl.cli.lazy import LazyGroup
 
 PROBES = {
     "obr": ("eactl.cli.probe_obr:obr", "Does restoring KV from host memory beat recomputing it here?"),
+    "host": ("eactl.cli.probe_host:host", "Memory, limits, NUMA and GPUs: what this machine allows a tier."),
     "footprint": ("eactl.cli.probe_footprint:footprint", "KV bytes per token and rank of a model (β_rank)."),
 }
 

@@ -106,7 +106,7 @@ def measure_server(
         share = Budget(budget.share(len(rounds) - position))
         beside = at_once - 1
         load = (
-            DecodingLoad(session.client, session.model, session.vocabulary, beside, max(64, session.max_tokens // 2))
+            DecodingLoad(session.client, session.model, session.vocabulary, beside, max(64, session.max_tokens - 65))
             if beside
             else nullcontext()
         )
