@@ -53,22 +53,53 @@ def convert(trace: TraceStream, out: IO[bytes], settings: ConvertSettings) -> Co
     kind, unit = _one_unit(trace)
     block_tokens = _target_block_tokens(kind, unit, settings)
     writer, calls = _writer(trace, out, kind, block_tokens, settings)
-    tasks: set[str | None] = set()
-    written, prompt_tokens = 0, 0
-    output_tokens: int | None = 0
+    tally = _Tally()
     for call in calls:
         if call.unit_tokens != unit:
             raise TraceError(f"blocks of {call.unit_tokens} tokens among blocks of {unit}", where=f"task {call.task!r}",
                              hint="convert files of different block sizes one by one")  # fmt: skip
         writer.write(call)
-        tasks.add(call.task)
-        written += 1
-        prompt_tokens += call.prompt_tokens
-        if output_tokens is not None:
-            output_tokens = None if call.output_tokens is None else output_tokens + call.output_tokens
+        tally.add(call)
     notices = reading_notices(trace.warnings, trace.sources)
-    return Converted(kind if settings.to == "native" else "blocks", block_tokens, written, len(tasks), prompt_tokens,
-                     output_tokens, tuple(notices))  # fmt: skip
+    if settings.to == "mooncake":
+        notices += tally.lost_in_mooncake()
+    return Converted(
+        kind="blocks" if settings.to == "mooncake" else kind,
+        block_tokens=block_tokens,
+        calls=tally.calls,
+        tasks=len(tally.tasks),
+        prompt_tokens=tally.prompt_tokens,
+        output_tokens=None if tally.outputs_unknown else tally.output_tokens,
+        warnings=tuple(notices),
+    )
+
+
+class _Tally:
+    """What went by."""
+
+    def __init__(self) -> None:
+        self.tasks: set[str | None] = set()
+        self.calls = self.prompt_tokens = self.output_tokens = self.outputs_unknown = 0
+        self._spaces: set[tuple[str | None, str | None]] = set()
+
+    def add(self, call: Call) -> None:
+        self.tasks.add(call.task)
+        self.calls += 1
+        self.prompt_tokens += call.prompt_tokens
+        self.output_tokens += call.output_tokens or 0
+        self.outputs_unknown += call.output_tokens is None
+        self._spaces.add((call.salt, call.model))
+
+    def lost_in_mooncake(self) -> list[Notice]:
+        """What the lines could not say."""
+        notices = []
+        if self._spaces != {(None, None)}:
+            text = "Mooncake lines hold no model and no salt: where these differ, equal prompts got different block ids"
+            notices.append(Notice("no-models-or-salts", text))
+        if self.outputs_unknown:
+            text = f"{self.outputs_unknown} calls have no known output length: their lines have no output_length"
+            notices.append(Notice("no-output-lengths", text, "load generators then use a length of their own"))
+        return notices
 
 
 def _one_unit(trace: TraceStream) -> tuple[PromptKind, int]:

@@ -80,8 +80,9 @@ def _walk(directory: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(directory):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            if not name.startswith("."):
-                yield Path(folder) / name
+            path = Path(folder) / name
+            if not name.startswith(".") and path.is_file():  # no pipes: opening one would wait for its writer
+                yield path
 
 
 def _again(path: Path, seen: dict[tuple[int, int], Path], notices: list[Notice]) -> bool:

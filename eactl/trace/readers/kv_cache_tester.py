@@ -15,6 +15,7 @@ occurs under several ids: a session whose calls equal an earlier one's is report
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -35,6 +36,7 @@ from eactl.trace.tracefile import Head, TraceFile
 GLOBAL_SCOPE = "kv-cache-tester"
 MAX_DEPTH = 8  # sub-agents of sub-agents; the tool itself records one level
 _CLOCK_SLACK_S = 1.0  # recorded times are rounded to about a second
+_GLOBAL = re.compile(rb'"hash_id_scope"\s*:\s*"global"')
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class KvCacheTesterReader(RecordReader):
         # The block size may stand behind a megabyte of requests, so the document is decoded when it is read;
         # until then the source shows what the head says.
         self.unit = self.block_tokens(_int_near(file.head.data, b'"block_size"'), 64)
-        self.local_ids = b'"global"' not in file.head.data
+        self.local_ids = not _GLOBAL.search(file.head.data)
         if not self.local_ids:
             self.scope = GLOBAL_SCOPE
         self.source = self.make_source("blocks", self.unit, common_clock=False)
@@ -95,6 +97,8 @@ class KvCacheTesterReader(RecordReader):
         scope = document.get("hash_id_scope", "local")
         if scope not in ("local", "global"):
             raise self._wrong(f"'hash_id_scope' is {columns.describe(scope)}, neither local nor global")
+        if scope == "global":
+            self.scope = GLOBAL_SCOPE
         self._entries = list(self._flatten(document.get("requests"), "requests", name, 0.0, 0))
         calls = self.take([entry.record for entry in self._entries], range(1, len(self._entries) + 1))
         calls.sort(key=attrgetter("arrival_s"))
@@ -197,7 +201,7 @@ class KvCacheTesterReader(RecordReader):
         self.source.duplicate_of = first
         self.warn(
             "duplicate-session",
-            f"the same calls as {first} under another id",
+            f"it holds the same calls as {first}",
             "it was left out" if self.options.drop_duplicates else "--drop-duplicates leaves such sessions out",
         )
         if self.options.drop_duplicates:
