@@ -20,12 +20,14 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @trace_options
+@click.option("--drop-duplicates", is_flag=True, help="Leave out sessions that repeat an earlier one under another id.")
 @output_options
 def profile(
     paths: tuple[Path, ...],
     format_name: str | None,
     block_tokens: int | None,
     skip_bad_lines: bool,
+    drop_duplicates: bool,
     as_json: bool,
     output: Path | None,
     force: bool,
@@ -45,7 +47,9 @@ def profile(
 
     if output is not None:
         refuse_overwrite(output, force=force)
-    options = TraceOptions(format=format_name, block_tokens=block_tokens, skip_bad_lines=skip_bad_lines)
+    options = TraceOptions(
+        format=format_name, block_tokens=block_tokens, skip_bad_lines=skip_bad_lines, drop_duplicates=drop_duplicates
+    )  # fmt: skip
     with byte_progress("reading") as progress:
         stream = open_trace(paths, options, on_bytes=progress)
         progress.total(stream.total_bytes)

@@ -119,7 +119,7 @@ def _sources(sources: Sequence[Fields]) -> str:
         if source["skipped_lines"]:
             notes.append(f"{_many(_length(source['skipped_lines']), 'line')} skipped")
         if not source["exact"]:
-            notes.append("token counts estimated")
+            notes.append("tokens not exact")
         rows.append([
             source["path"], source["format"], _count(source["tasks"]), _count(source["calls"]),
             _count(source["prompt_tokens"]), _count(source["output_tokens"]), ", ".join(notes),

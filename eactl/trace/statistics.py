@@ -27,7 +27,7 @@ _STABLE_BOUNDED = Notice(
 _ONE_TASK = Notice("one-task", "one task only, so there is no prefix that sessions could share", "add more sessions")
 _TASKS_INFERRED = Notice(
     "tasks-inferred",
-    "the trace names no tasks: a call that extends an earlier prompt was taken to continue its task",
+    "calls without a session id: one that extends an earlier prompt was taken to continue its task",
     "a trace with session ids tells them apart for certain",
 )
 _SEPARATE_IDS = Notice(

@@ -256,6 +256,8 @@ def test_a_duplicate_session_is_named(shared_data: Path, capsysbinary: pytest.Ca
     assert [source["duplicate_of"] for source in found["sources"]] == [None, str(folder / "trace_0403.json")]
     assert found["workload"]["stable_tokens"] is None
     assert found["shared_prefix_tokens"] is None
+    alone = profile(capsysbinary, folder / "trace_0403.json", folder / "trace_0427.json", "--drop-duplicates")
+    assert 2 * alone["workload"]["calls"] == found["workload"]["calls"]
 
 
 def test_a_recorded_mooncake_trace_has_bounds(shared_data: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
