@@ -30,11 +30,6 @@ _TASKS_INFERRED = Notice(
     "calls without a session id: one that extends an earlier prompt was taken to continue its task",
     "a trace with session ids tells them apart for certain",
 )
-_SEPARATE_IDS = Notice(
-    "separate-ids",
-    "block ids mean something within one file only, so a prefix that sessions of several files share cannot be seen",
-    "the tokens of the system prompt and tools are then shared at best",
-)
 
 CONDENSED_BELOW = 0.5  # a call that keeps less of the previous prompt has been condensed, not edited
 
@@ -149,7 +144,7 @@ def profile_workload(
     """The statistics of ``workload``.
 
     ``one_clock`` False: its arrivals come from clocks that do not agree. ``one_scope`` False: its ids come from
-    files in which they mean different things.
+    files in which they mean different things (TraceStream warns of it).
     """
     summary = summarise(workload)
     groups = shared_prefixes(workload)
@@ -159,8 +154,6 @@ def profile_workload(
         notices.append(_STABLE_BOUNDED)
     if not several:
         notices.append(_ONE_TASK)
-    elif not one_scope:
-        notices.append(_SEPARATE_IDS)
     comparable = several and (one_scope or bool(groups))
     return TraceProfile(
         workload=summary,

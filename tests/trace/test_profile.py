@@ -165,7 +165,7 @@ def test_files_with_ids_of_their_own_are_not_compared(
     ]
     found = profile(capsysbinary, *paths)
     assert found["shared_prefix_tokens"] is None
-    assert "separate-ids" in [warning["code"] for warning in found["warnings"]]
+    assert "local-ids" in [warning["code"] for warning in found["warnings"]]
     both = native(tmp_path / "both.jsonl", one, other, prompt="blocks", block_tokens=10)
     assert profile(capsysbinary, both)["shared_prefix_tokens"] == 10
 
