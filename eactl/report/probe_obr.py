@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import Any
 
+from eactl.report.probe_numbers import duration, three_figures
 from eactl.report.table import table
 from eactl.units import human_bytes, human_count
 
@@ -17,11 +18,11 @@ _ANSWERS = {
     "unclear": "UNCLEAR: the figures allow both answers.",
 }
 _FIGURES = (
-    ("bandwidth_gib_s", "host to device", "{:.1f} GiB/s"),
-    ("overhead_us", "fixed cost of a restore", "{:.3g} µs"),
-    ("us_per_token", "prefill", "{:.3g} µs/token"),
-    ("quadratic_us_per_token2", "prefill, attention", "{:.3g} µs/token²"),
-    ("d2h_gib_s", "device to host", "{:.1f} GiB/s"),
+    ("bandwidth_gib_s", "host to device", "GiB/s"),
+    ("overhead_us", "fixed cost of a restore", "µs"),
+    ("us_per_token", "prefill", "µs/token"),
+    ("quadratic_us_per_token2", "prefill, attention", "µs/token²"),
+    ("d2h_gib_s", "device to host", "GiB/s"),
 )
 
 
@@ -48,16 +49,16 @@ def _title(document: Fields) -> str:
 
 def _figures(document: Fields) -> str:
     rows = []
-    for name, label, form in _FIGURES:
+    for name, label, unit in _FIGURES:
         value = document.get(name)
         if value is None or (name == "quadratic_us_per_token2" and value == 0):
             continue
         source = document["sources"].get(name, "")
         low, high = document["bands"].get(name, [value, value])
-        band = f"{form.split()[0].format(low)} to {form.split()[0].format(high)}" if low != high else ""
+        band = f"{three_figures(low)} to {three_figures(high)}" if low != high else ""
         if name == "bandwidth_gib_s" and document["bandwidth_limited_by"]:
             source += f" ({document['bandwidth_limited_by']})"
-        rows.append([label, form.format(value), source, band])
+        rows.append([label, f"{three_figures(value)} {unit}", source, band])
     headers = ["figure", "value", "source", "8 of 10 samples"]
     if not any(row[3] for row in rows):
         rows, headers = [row[:3] for row in rows], headers[:3]
@@ -68,7 +69,7 @@ def _lengths(points: list[Fields], title: str) -> str:
     has_bands = any(point["obr_low"] != point["obr_high"] for point in points)
     rows = []
     for point in points:
-        row = [f"{point['tokens']:,}", _seconds(point["load_s"]), _seconds(point["recompute_s"]), _share(point["obr"])]
+        row = [f"{point['tokens']:,}", duration(point["load_s"]), duration(point["recompute_s"]), _share(point["obr"])]
         if has_bands:
             row.append(f"{_share(point['obr_low'])} to {_share(point['obr_high'])}")
         rows.append([*row, point["verdict"]])
@@ -87,7 +88,9 @@ def _reading(document: Fields) -> str:
         lines.append("A restore is faster at every length.")
     repay = document["restores_per_store"]
     if repay is not None:
-        lines.append(f"A token copied to the host must come back {repay:.2g} times on average to repay that copy.")
+        lines.append(
+            f"A token copied to the host must come back {three_figures(repay)} times on average to repay that copy."
+        )
     ratio = document["flop_per_host_byte"]
     if ratio is not None:
         kind = document["regime_text"] or "not classed"
@@ -111,9 +114,9 @@ def _changes(document: Fields) -> str:
     turning = document["turning_points"]
     limits = []
     if turning["bandwidth_gib_s"] is not None:
-        limits.append(f"a link of {turning['bandwidth_gib_s']:.3g} GiB/s")
+        limits.append(f"a link of {three_figures(turning['bandwidth_gib_s'])} GiB/s")
     if turning["us_per_token"] is not None:
-        limits.append(f"a prefill of {turning['us_per_token']:.3g} µs/token")
+        limits.append(f"a prefill of {three_figures(turning['us_per_token'])} µs/token")
     if turning["bytes_per_token_rank"] is not None:
         limits.append(f"{human_bytes(turning['bytes_per_token_rank'])} of KV per token")
     reference = f"{document['reference_tokens']:,}"
@@ -129,10 +132,3 @@ def _sentence(document: Fields) -> str:
 def _share(value: float) -> str:
     """−15 %, 84 %; a loss beyond tenfold is only called that."""
     return f"{value * 100:.0f} %" if value > -10 else "below −1000 %"
-
-
-def _seconds(value: float) -> str:
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
-        if value * factor >= 1 or unit == "µs":
-            return f"{value * factor:.3g} {unit}"
-    raise AssertionError("unreachable")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -105,7 +106,22 @@ def measure_h2d(
         if on_gpu:
             findings.gpus.extend(_gpus_here(nvml, findings.notices))
         findings.environment |= environment(findings.device)
-        _Run(settings, findings, nvml, progress).all()
+        with _one_thread_per_rank(findings.device):
+            _Run(settings, findings, nvml, progress).all()
+
+
+@contextmanager
+def _one_thread_per_rank(device: str) -> Iterator[None]:
+    """On a CPU a copy is one thread's: waking others costs tens of microseconds and no rank restores that way."""
+    import torch
+
+    before = torch.get_num_threads()
+    if device == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _gpus_here(nvml: Nvml | None, notices: Notices) -> Iterator[GpuFacts]:

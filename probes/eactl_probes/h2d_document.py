@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -244,11 +244,3 @@ def _device_label(gpu: int | None) -> str:
 
 def _gib_s(bytes_per_s: float) -> float:
     return bytes_per_s / GIB
-
-
-def headline(document: Mapping[str, Any]) -> str:
-    """One sentence for the end of the text form."""
-    rate = document.get("restore_gib_s")
-    if rate is None:
-        return "Nothing can be said about the rate of a restore: too little was measured."
-    return f"A restore moves {rate:.1f} GiB/s here ({document.get('restore_limited_by')})."

@@ -14,7 +14,8 @@ from eactl_probes.h2d import QUICK_SIZES, SIZES, H2dFindings, H2dSettings, Numa,
 from eactl_probes.h2d_document import restore_rate
 from eactl_probes.notices import Notices, ignore_progress
 from eactl_probes.obr_settings import ObrSettings
-from eactl_probes.prefill import PrefillFindings, bound_figures, measure_bound, measure_layers
+from eactl_probes.prefill import PrefillFindings
+from eactl_probes.prefill_run import PrefillSettings, run_prefill
 from eactl_probes.restore_logs import RestoreLog, read_restore_logs
 
 
@@ -182,49 +183,17 @@ def _measure_bandwidth(
 def _find_prefill(
     settings: ObrSettings, findings: ObrFindings, seconds: float, progress: Callable[[str], None]
 ) -> None:
-    method = settings.prefill_method
-    prefill = findings.prefill = PrefillFindings(method or "given")
+    method = settings.prefill_method or "given"
+    prefill = findings.prefill = PrefillFindings(method)
+    how = PrefillSettings(
+        method=method, decoder=findings.decoder, tp=settings.tp, active_parameters=settings.active_parameters,
+        flop_per_s=settings.peak.flop_per_s, url=settings.url, concurrency=settings.concurrency,
+        device=settings.device, quick=settings.quick, seconds=seconds,
+    )  # fmt: skip
     try:
-        if method == "bound":
-            _bound(settings, findings, prefill, seconds, progress)
-        elif method == "server":
-            from eactl_probes.prefill_server import measure_server
-
-            measure_server(
-                prefill, url=settings.url or "", lengths=None, concurrency=settings.concurrency, seconds=seconds,
-                progress=progress,
-            )  # fmt: skip
-        elif findings.decoder is not None:
-            measure_layers(
-                prefill, device=settings.device, decoder=findings.decoder, tp=settings.tp, lengths=None,
-                seconds=seconds, quick=settings.quick, progress=progress,
-            )  # fmt: skip
+        run_prefill(how, prefill, progress)
     finally:
         figures, loaded = prefill.figures(), prefill.figures(loaded=True)
         if figures is not None:
             findings.per_token, findings.quadratic = figures
         findings.loaded = loaded or findings.loaded
-
-
-def _bound(
-    settings: ObrSettings,
-    findings: ObrFindings,
-    prefill: PrefillFindings,
-    seconds: float,
-    progress: Callable[[str], None],
-) -> None:
-    decoder = findings.decoder
-    active = settings.active_parameters or (decoder.active_parameters if decoder else None)
-    if active is None:
-        raise UsageError("no active parameters", where="--active-params", hint="give them or --model")
-    prefill.details |= {"active_parameters": active, "tp": settings.tp}
-    if settings.peak.flop_per_s is not None:
-        # Given parameters price all of the model as its maker counts it; attention is added only to counted matrices.
-        counted = decoder if settings.active_parameters is None else None
-        peak = Figure.exact(settings.peak.flop_per_s, "given")
-        prefill.bound = bound_figures(active, peak, settings.tp, counted, "bound at the given peak")
-        return
-    measure_bound(
-        prefill, device=settings.device, active_parameters=active, decoder=decoder, tp=settings.tp, seconds=seconds,
-        progress=progress,
-    )  # fmt: skip
