@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 import eactl
-from eactl.cli.lazy import LazyGroup
+from eactl.cli.lazy import ReaderLeftError, RootGroup
 from eactl.errors import EactlError
 
 # name -> (module:attribute, one line of help). Modules are imported only when their command runs.
@@ -31,7 +31,7 @@ Shell completion (bash; zsh and fish likewise):
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=RootGroup,
     table=COMMANDS,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("eactl: interrupted", err=True)
         return 130
-    except BrokenPipeError:  # the reader of our output (head, less) left: not an error
+    except (ReaderLeftError, BrokenPipeError):  # head or less has enough: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

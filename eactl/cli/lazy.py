@@ -41,3 +41,23 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
+
+
+class ReaderLeftError(Exception):
+    """Whoever read our output has closed it."""
+
+
+class RootGroup(LazyGroup):
+    """The group at the top; keeps click from answering a closed pipe with status 1, which means "no" here."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            raise ReaderLeftError from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderLeftError from None
