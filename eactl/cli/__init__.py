@@ -15,15 +15,19 @@ from eactl.errors import EactlError
 # name -> (module:attribute, one line of help). Modules are imported only when their command runs.
 COMMANDS = {
     "size": ("eactl.cli.size:size", "How many GiB of host KV tier do my agents need?"),
+    "probe": ("eactl.cli.probe:probe", "Does restoring beat recomputing on this machine?"),
+    "condenser-check": ("eactl.cli.condenser_check:condenser_check", "Which edit breaks the prefix, and what to change?"),
+    "serve": ("eactl.cli.serve:serve", "Start vLLM with a host tier that write admission protects."),
+    "tail": ("eactl.cli.tail:tail", "What is the tier doing now?"),
     "trace": ("eactl.cli.trace:trace", "Convert, profile and synthesise agent traces."),
-    "probe": ("eactl.cli.probe:probe", "Measure what decides whether a host tier pays here."),
 }
 
 _EPILOG = """\b
 Examples:
   eactl size --trace sessions.jsonl --model Qwen3-Coder-30B-A3B --tp 8
-  eactl trace synth --profile swebench-openhands -o agents.jsonl.zst
-  eactl probe footprint --model Qwen3-Coder-30B-A3B --tp 8
+  eactl probe obr --model Qwen3-Coder-30B-A3B --tp 8
+  eactl condenser-check ~/.claude/projects/my-project
+  eactl serve --model ./my-model --policy conditioned --host-gib 20
 \b
 Shell completion (bash; zsh and fish likewise):
   eval "$(_EACTL_COMPLETE=bash_source eactl)"
