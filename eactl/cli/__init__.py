@@ -16,7 +16,7 @@ from eactl.errors import EactlError
 COMMANDS = {
     "size": ("eactl.cli.size:size", "How many GiB of host KV tier do my agents need?"),
     "probe": ("eactl.cli.probe:probe", "Does restoring beat recomputing on this machine?"),
-    "condenser-check": ("eactl.cli.condenser_check:condenser_check", "Which edit breaks the prefix, and what to change?"),
+    "condenser-check": ("eactl.cli.condenser_check:condenser_check", "Which edit breaks the prefix?"),
     "serve": ("eactl.cli.serve:serve", "Start vLLM with a host tier that write admission protects."),
     "tail": ("eactl.cli.tail:tail", "What is the tier doing now?"),
     "trace": ("eactl.cli.trace:trace", "Convert, profile and synthesise agent traces."),
