@@ -102,8 +102,9 @@ def summary(change: Change) -> Finding | None:
         return None
     told = bool({"compaction", "condensation", "compact"} & set(change.after.request.events))
     named = any(_SUMMARY.search(segment.text[:2000]) for segment in put_in)
-    shorter = sum(s.tokens for s in put_in) < sum(s.tokens for s in gone)
-    if told or (named and (shorter or len(gone) > 1)) or (len(gone) > len(put_in) and len(gone) >= 2 and shorter):
+    before, after = sum(s.tokens for s in gone), sum(s.tokens for s in put_in)
+    by_length = len(gone) > len(put_in) and 2 * after < before and (change.index > 0 or bool(change.kept))
+    if told or (named and (after < before or len(gone) > 1)) or by_length:
         hint = "" if told or named else ", by its length"
         return Finding("summary", f"{len(gone)} messages replaced by {len(put_in)}{hint}")
     return None

@@ -108,7 +108,9 @@ def edited(change: Change) -> Finding | None:
     if old is None or new is None or not (change.in_place or _intact(change)):
         return None
     if old.role != new.role:
-        what = "a message put in" if change.kept and change.kept[0][1] > change.index else "another message"
+        if not change.kept:
+            return None
+        what = "a message put in" if change.kept[0][1] > change.index else "another message"
         return Finding("edited", f"{what}: {old.role} was here, {new.role} is here now")
     if change.in_output:
         return Finding("edited", "the answer was changed before it was sent back")

@@ -251,6 +251,9 @@ def stable_tokens(before: Prompt, after: Prompt, change: Change | None, tokenize
         if generated is not None:  # the ids are known: nothing is left to doubt
             stable = lower + common_ids(generated, after_ids[lower:])
             return stable, stable
+        usage = before.request.usage
+        output = usage.output_tokens if usage is not None and usage.output_tokens is not None else 0
+        return min(lower + output, len(after_ids)), lower
     if change is not None and not change.in_output:
         stable = min(after.position(change.index, _inside(change, tokenizer)), before.prompt_tokens)
         return stable, stable

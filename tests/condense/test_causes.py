@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def only_break(turns: list[Turn]) -> Turn:
 def test_an_append_only_session_has_no_break_and_every_earlier_token_is_stable() -> None:
     turns = turns_of(session(growing(5)))
     assert [turn.cause for turn in turns] == ["first-call", *["append"] * 4]
-    for before, after in zip(turns, turns[1:], strict=False):
+    for before, after in pairwise(turns):
         assert after.stable_tokens_lower == before.prompt_tokens
         assert before.prompt_tokens <= after.stable_tokens <= after.prompt_tokens
 
@@ -116,7 +117,10 @@ def test_a_clock_in_a_memory_block_is_a_clock_and_a_rewritten_block_is_a_memory_
     clock = [head("saved 2026-09-30 10:00:00.123"), [*head("saved 2026-09-30 10:00:09.456"), *exchange(1)]]
     turn = only_break(turns_of(session(clock)))
     assert turn.cause == "changing-value" and turn.kind == "clock with millisecond granularity in <agent_memory>"
-    facts = [head("- likes tea"), [*head("- likes tea\n- works on the parser, which fails on empty input"), *exchange(1)]]
+    facts = [
+        head("- likes tea"),
+        [*head("- likes tea\n- works on the parser, which fails on empty input"), *exchange(1)],
+    ]
     turn = only_break(turns_of(session(facts)))
     assert (turn.cause, turn.kind) == ("memory-block", "<agent_memory> rewritten in the system message")
 
@@ -224,7 +228,9 @@ def test_reasoning_dropped_at_a_user_message_is_told_from_reasoning_dropped_in_t
 @pytest.mark.parametrize("inline", [False, True])
 def test_reasoning_that_the_client_does_not_send_back_is_missed_from_the_output_on(inline: bool) -> None:
     thought = "Let me see. " * 30
-    answer = assistant(f"<think>{thought}</think>\n\nDone.") if inline else assistant("Done.", reasoning_content=thought)
+    answer = (
+        assistant(f"<think>{thought}</think>\n\nDone.") if inline else assistant("Done.", reasoning_content=thought)
+    )
     requests = session([[system(), user("go")], [system(), user("go"), assistant("Done."), user("more")]])
     requests[0].response = answer
     turn = only_break(turns_of(requests))
@@ -391,16 +397,12 @@ def test_salted_sessions_show_what_the_shared_head_costs_and_mixed_adapters_warn
     checked = check(requests, CheckSettings())
     causes = [s.turns[0].cause for s in checked.sessions]
     assert causes == ["first-call", "salt", "salt"]
-    assert checked.sessions[1].turns[0].lost_tokens == requests_tokens(checked.sessions[0].turns[0])
+    assert checked.sessions[1].turns[0].lost_tokens == checked.sessions[0].turns[0].prompt_tokens
     for number, request in enumerate(requests):
         request.salt, request.adapter = None, f"ad{number % 2}"
     checked = check(requests, CheckSettings())
     assert [s.turns[0].cause for s in checked.sessions] == ["first-call", "adapter-switch", "first-call"]
     assert any(notice.code == "adapters-mixed" for notice in checked.notices)
-
-
-def requests_tokens(turn: Turn) -> int:
-    return turn.prompt_tokens
 
 
 def test_a_message_rewritten_for_no_visible_reason_is_edited_and_nothing_in_common_is_unknown() -> None:
@@ -409,14 +411,13 @@ def test_a_message_rewritten_for_no_visible_reason_is_edited_and_nothing_in_comm
     rewritten[1]["content"] = "please look at the other thing instead, and then at the tests as well"
     assert only_break(turns_of(session([*full[:2], rewritten]))).cause == "edited"
     other = [user("alpha " * 50), assistant("beta " * 50)]
-    turns = turns_of(session([[system(), user("one two three")], other]))
-    assert turns[1].cause in ("unknown", "edited", "first-call")
+    assert only_break(turns_of(session([[system(), user("one two three")], other]))).cause == "unknown"
 
 
 def test_quotes_are_short_hide_keys_and_can_be_switched_off() -> None:
-    secret = "sk-ant-0123456789abcdefghijklmnop"
+    key = "sk-ant-0123456789abcdefghijklmnop"
     prompts = [
-        [system(f"Key {secret} id {n}a7f3\n{SYSTEM}"), user("go"), *([] if n == 1 else exchange(1))] for n in (1, 2)
+        [system(f"Key {key} id {n}a7f3\n{SYSTEM}"), user("go"), *([] if n == 1 else exchange(1))] for n in (1, 2)
     ]
     where = only_break(turns_of(session(prompts))).where
     assert where is not None and where.before is not None and len(where.before) <= 70
