@@ -54,7 +54,7 @@ def profile(
         stream = open_trace(paths, options, on_bytes=progress)
         progress.total(stream.total_bytes)
         document = profile_trace(stream).as_dict()
-    plain = {"stable-bounded", "one-task"}  # the table itself says so
+    plain = {"stable-bounded", "one-task", "not-recorded"}  # the table itself says so
     show_warnings([warning for warning in document["warnings"] if as_json or warning["code"] not in plain])
     shown = " ".join(shlex.quote(str(path)) for path in paths[:2]) + (" ..." if len(paths) > 2 else "")
     next_step = f"eactl size --trace {shown} --model MODEL"

@@ -155,20 +155,28 @@ def profile_workload(
     if not several:
         notices.append(_ONE_TASK)
     comparable = several and (one_scope or bool(groups))
+    measured = {
+        "output_tokens": Distribution.of(workload.output_tokens[workload.output_tokens >= 0]),
+        "gap_s": Distribution.of(workload.gap_s),
+        "service_s": Distribution.of(workload.service_s),
+    }
+    duration = _duration_s(workload) if one_clock else None
+    missing = [name for name, spread in measured.items() if spread is None]
+    missing += ["duration_s"] if duration is None else []
+    if missing:
+        notices.append(Notice("not-recorded", f"the trace does not tell {', '.join(missing)}"))
     return TraceProfile(
         workload=summary,
         sources=tuple(sources),
         shared_prefix_tokens=(groups[0].tokens if groups else 0) if comparable else None,
         shared_prefixes=groups,
         prompt_tokens=Distribution.of(workload.prompt_tokens),
-        output_tokens=Distribution.of(workload.output_tokens[workload.output_tokens >= 0]),
         calls_per_task=Distribution.of(np.bincount(workload.task, minlength=len(workload.task_names))),
-        gap_s=Distribution.of(workload.gap_s),
-        service_s=Distribution.of(workload.service_s),
         condensations=condensations(workload),
         active_tasks=_active_tasks(workload, one_clock=one_clock),
-        duration_s=_duration_s(workload) if one_clock else None,
+        duration_s=duration,
         warnings=(*warnings, *(notice.as_dict() for notice in notices)),
+        **measured,
     )
 
 

@@ -85,7 +85,8 @@ def test_a_block_trace_bounds_stable_tokens_and_never_claims_to_know_them(
     assert work["stable_tokens_lower"] == 20  # the two blocks
     assert work["stable_tokens_upper"] == 33  # the whole prompt and its output
     codes = [warning["code"] for warning in found["warnings"]]
-    assert "stable-bounded" in codes
+    assert codes == ["stable-bounded", "one-task", "not-recorded"]
+    assert found["warnings"][-1]["text"] == "the trace does not tell gap_s, service_s, duration_s"
     assert (found["duration_s"], found["gap_s"]) == (None, None)
 
 
@@ -96,7 +97,7 @@ def test_one_task_has_nothing_to_share_with(tmp_path: Path, capsysbinary: pytest
     )
     found = profile(capsysbinary, path)
     assert found["shared_prefix_tokens"] is None
-    assert [warning["code"] for warning in found["warnings"]] == ["one-task"]
+    assert [warning["code"] for warning in found["warnings"]] == ["one-task", "not-recorded"]
 
 
 def test_tasks_of_two_kinds_are_two_groups_and_the_larger_one_counts() -> None:
