@@ -192,3 +192,15 @@ def test_huge_hash_ids_become_small_numbers(tmp_path: Path) -> None:
     lines = converted([formats.write_lmcache_lookup(tmp_path, requests, 2)])
     assert [line["prompt"]["blocks"] for line in lines[1:]] == [[0, 1], [0, 1, 2]]
     assert json.dumps(lines[0]["source"]) == '"lmcache-lookup"'
+
+
+def test_what_mooncake_lines_cannot_hold_is_said(tmp_path: Path) -> None:
+    header = {"schema": "eactl.trace/1", "prompt": "blocks", "block_tokens": 4}
+    lines = [
+        {"task": f"t{at}", "call": 0, "arrival_s": 0.0, "prompt": {"blocks": [1], "tokens": 4}, "model": model}
+        for at, model in enumerate([None, "m"])
+    ]
+    trace = open_trace([save(tmp_path / "t.jsonl", [header, *lines])])
+    notices = convert(trace, io.BytesIO(), MOONCAKE).warnings
+    assert [notice.code for notice in notices] == ["no-models-or-salts", "no-output-lengths"]
+    assert "2 calls have no known output length" in notices[1].text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -157,3 +158,18 @@ def test_known_counts_of_the_public_sessions(tmp_path: Path, shared_data: Path) 
     (repeated,) = (source for source in document["sources"] if source["duplicate_of"])
     assert Path(repeated["path"]).name == "trace_0427.json"
     assert Path(repeated["duplicate_of"]).name == "trace_0403.json"
+
+
+def test_an_interrupt_leaves_no_file_behind(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [*COMMAND, "trace", "convert", pipe, "-o", tmp_path / "out.jsonl"], env=environment(), stderr=subprocess.PIPE
+    )
+    with pipe.open("wb") as stream:
+        line = b'{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [0]}\n'
+        stream.write(line * 200_000)  # more than the pipe holds, so the command is reading
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.strip()) == (130, b"eactl: interrupted")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

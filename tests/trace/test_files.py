@@ -131,3 +131,32 @@ def test_more_files_than_may_be_open_at_once_can_be_read(tmp_path: Path) -> None
         assert len(list(open_trace([tmp_path], TraceOptions()))) == 60 + 120
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_ids_that_cannot_be_compared_between_files_are_said(tmp_path: Path) -> None:
+    one, two = mooncake(tmp_path / "1.jsonl", 0), mooncake(tmp_path / "2.jsonl", 1)
+    assert open_trace([one]).warnings == []
+    assert [notice.text for notice in open_trace([one, two]).warnings] == [
+        "block ids of 2 files mean something within their file only: what files share is not seen"
+    ]
+
+
+def test_a_pipe_inside_a_directory_is_not_waited_for(tmp_path: Path) -> None:
+    mooncake(tmp_path / "a.jsonl", 0)
+    os.mkfifo(tmp_path / "pipe")
+    assert len(list(open_trace([tmp_path]))) == 1
+
+
+def test_a_broken_trace_in_a_directory_is_no_foreign_file(tmp_path: Path) -> None:
+    mooncake(tmp_path / "a.jsonl", 0)
+    write_lines(tmp_path / "b.jsonl", [{"schema": "eactl.trace/2", "prompt": "blocks", "block_tokens": 16}])
+    with pytest.raises(TraceError, match=r"schema 'eactl\.trace/2' is not eactl\.trace/1"):
+        open_trace([tmp_path])
+
+
+def test_a_named_format_takes_only_its_files_from_a_directory(tmp_path: Path) -> None:
+    mooncake(tmp_path / "a.jsonl", 0)
+    (tmp_path / "README.md").write_text("# traces\n")
+    trace = open_trace([tmp_path], TraceOptions(format="mooncake"))
+    assert len(list(trace)) == 1
+    assert "README.md (not mooncake: its lines are no JSON objects)" in trace.warnings[0].text
