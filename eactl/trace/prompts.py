@@ -58,8 +58,8 @@ class Prompt:
     def ids(self) -> Ids:
         """All ids, in a new array."""
         if not self.segments:
-            return np.empty(0, dtype=np.int64)
-        return np.concatenate([segment.ids for segment in self.segments], dtype=np.int64)[: self.tokens]
+            return np.empty(0, dtype=np.int32)
+        return np.concatenate([segment.ids for segment in self.segments])[: self.tokens]
 
     def shared_tokens(self, other: Prompt) -> int:
         """The longest common prefix with ``other``, in tokens; costs a step per segment, not per token."""

@@ -13,16 +13,14 @@ import orjson
 from eactl.errors import TraceError, UsageError
 from eactl.trace.call import Call, Source
 from eactl.trace.chat import ChatRequest
+from eactl.trace.chatcalls import CallMaker
 from eactl.trace.options import TraceOptions
-from eactl.trace.prompts import Prompt, PromptEncoder, part_text
+from eactl.trace.prompts import PromptEncoder
 from eactl.trace.readers.base import BadLineError, Reader, json_type
 from eactl.trace.readers.lines import why_not_json
 from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import open_tokenizer
 from eactl.trace.tracefile import Head, TraceFile
-
-# How far the approximate tokenizer's counts lie from those of real ones, on text of coding agents.
-LEAST_SHARE, MOST_SHARE = 0.7, 1.5
 
 
 class Shared:
@@ -115,66 +113,24 @@ class TextReader(Reader):
 
     def batches(self) -> Iterator[list[Call]]:
         """The requests as calls, one at a time: a prompt's ids are large."""
-        encoder = self.shared.encoder
-        positions: dict[str, int] = {}
-        first_without = ""
-        without = 0
+        maker = CallMaker(self.shared.encoder)
+        first_without, without = "", 0
         for request in self.requests():
-            prompt = encoder.encode(request) if request.messages or request.prompt_token_ids else None
-            if prompt is None or not prompt.tokens:
+            call = maker.call(request, self.counted_in(request))
+            if call is None:
                 first_without = first_without or request.where
                 without += 1
-                continue
-            yield [self._call(request, prompt, positions)]
-        if without and not positions and not self.source.prompt_tokens:
+            else:
+                call.scope = self.scope
+                yield [call]
+        if without and not maker.made:
             raise TraceError(
                 "the log holds no prompts, at most token counts, so nothing shows what prompts share",
                 where=first_without, hint="eactl condenser-check reads counts alone; log the messages as well",
             )  # fmt: skip
         if without:
-            self.warn("empty-prompts", f"{self.file.name}: {without} requests show no prompt and were left out of the "
-                      f"calls, the first at {first_without}")  # fmt: skip
-
-    def _call(self, request: ChatRequest, prompt: Prompt, positions: dict[str, int]) -> Call:
-        source, usage = self.counted_in(request), request.usage
-        output = None if usage is None else usage.output_tokens
-        if output is None and request.response is not None:
-            output = len(self.shared.encoder.tokenizer.encode(part_text(request.response)))
-        source.prompt_tokens += prompt.tokens
-        if source.output_tokens is not None:
-            source.output_tokens = None if output is None else source.output_tokens + output
-        self._bound(source, request, prompt)
-        position = request.turn
-        if request.session is not None:
-            position = positions.get(request.session, 0)
-            positions[request.session] = position + 1
-        model = request.model
-        if request.adapter is not None:
-            model = f"{model or ''}+{request.adapter}"
-        return Call(
-            task=request.session, prompt_tokens=prompt.tokens, ids=prompt.ids(), unit_tokens=1, output_tokens=output,
-            call=position, arrival_s=request.arrival_s, gap_s=request.gap_s, service_s=request.service_s,
-            salt=request.salt, model=model, scope=self.scope,
-        )  # fmt: skip
-
-    def _bound(self, source: Source, request: ChatRequest, prompt: Prompt) -> None:
-        """Add what this prompt may have had at least and at most."""
-        if not source.lower_tokens and not source.upper_tokens and source.prompt_tokens == prompt.tokens:
-            source.lower_tokens = source.upper_tokens = 0
-            source.tokenizer = None if request.prompt_token_ids else self.shared.encoder.name
-        source.exact = source.exact and prompt.exact
-        least = most = prompt.tokens
-        if not prompt.exact and not prompt.measured:
-            if not self.shared.encoder.tokenizer.exact:
-                least, most = int(prompt.tokens * LEAST_SHARE), int(prompt.tokens * MOST_SHARE)
-            hidden = request.hidden_tokens[1]
-            if hidden is None:
-                source.upper_tokens = None
-            else:
-                most += hidden
-        source.lower_tokens = (source.lower_tokens or 0) + least
-        if source.upper_tokens is not None:
-            source.upper_tokens += most
+            self.warn("empty-prompts", f"{self.file.name}: {without} request{'s' * (without > 1)} without a prompt "
+                      f"left out, the first at {first_without}")  # fmt: skip
 
     def finish(self) -> None:
         """Add what was found out about exactness, then as for every reader."""
