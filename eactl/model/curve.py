@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -147,16 +148,28 @@ class CapacityCurve:
 
     @property
     def knee_chunks(self) -> int:
-        """Where more stops paying: the capacity farthest above the straight line from none to saturation.
+        """Where more stops paying: beyond it no step restores even half as much per chunk as the curve on average.
 
-        The point of the curve at which (share of the best recovery) - (share of the saturating capacity) is
-        largest; the curve is linear between ramp ends, so one of those is it.
+        Taken on the curve's concave hull, so that a flat stretch before a cliff is not mistaken for the end.
         """
-        if not self.saturation_chunks or not self.best_restored_tokens:
+        best, end = self.best_restored_tokens, self.saturation_chunks
+        if not best:
             return 0
-        candidates = np.unique(np.concatenate((self._restored.stop, self._restored.start)))
-        gain = self.restored_tokens(candidates) / self.best_restored_tokens - candidates / self.saturation_chunks
-        return int(candidates[int(gain.argmax())])
+        sizes = np.unique(np.concatenate(([0, end], self._restored.start, self._restored.stop)))
+        hull: list[tuple[int, int]] = []
+        for size, tokens in zip(sizes.tolist(), self.restored_tokens(sizes).tolist(), strict=True):
+            while len(hull) > 1 and _falls_below(hull[-2], hull[-1], (size, tokens)):
+                hull.pop()
+            hull.append((size, tokens))
+        for (size, tokens), (next_size, next_tokens) in pairwise(hull):
+            if 2 * (next_tokens - tokens) * end < best * (next_size - size):
+                return size
+        return end
+
+
+def _falls_below(left: tuple[int, int], middle: tuple[int, int], right: tuple[int, int]) -> bool:
+    """Whether ``middle`` lies on or below the line from ``left`` to ``right``."""
+    return (middle[1] - left[1]) * (right[0] - left[0]) <= (right[1] - left[1]) * (middle[0] - left[0])
 
 
 def _capacities(chunks: npt.ArrayLike) -> Int64s:

@@ -149,3 +149,22 @@ def test_beyond_the_gpu_no_tier_restores_more_than_its_bound(
     curve = CapacityCurve(pieces, workload.prompt_tokens, resident, chunk)
     for capacity in (0, 1, 2, 5, 9, 1000):
         assert curve.restored_tokens([capacity])[0] <= best.coverage_tokens(capacity)
+
+
+def test_the_knee_is_the_top_of_the_cliff_not_the_bump_of_the_shared_prefix_before_it() -> None:
+    # 10 tasks share 4 chunks and have 36 of their own each, in turn: 4 chunks pay at once, then nothing does
+    # until all 4 + 360 fit
+    scan = [
+        Request(task, (*range(4), *range(1000 * (task + 1), 1000 * (task + 1) + 36)))
+        for _ in range(3)
+        for task in range(10)
+    ]
+    assert curve_of(as_workload(scan), 1, None).knee_chunks == 364
+
+
+def test_a_curve_with_a_long_tail_has_its_knee_before_the_tail() -> None:
+    # one task resends its 10 chunks 18 times; 20 others of 10 chunks pass by once, two of them twice:
+    # a tier of 10 chunks restores 180, the next 200 chunks only 30 more
+    busy = [Request(0, tuple(range(10)))] * 10
+    rare = [Request(task, tuple(range(100 * task, 100 * task + 10))) for task in range(1, 21)]
+    assert curve_of(as_workload([*busy, *rare, *rare[:2], *busy]), 1, None).knee_chunks == 10
