@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from eactl.condense.answer import SECONDS_CODE, Question, answer
 from eactl.condense.check import CheckSettings
 from eactl.condense.ledger import Prices
 from eactl.condense.result import CheckResult
+from eactl.condense.sketch import Sketch, read_sketch
 from eactl.condense.strategies import parse_strategy
 from eactl.errors import UsageError
 from eactl.report.document import emit
@@ -35,7 +37,11 @@ def run_check(logs: Sequence[Path], options: Mapping[str, Any]) -> int:
         raise UsageError("standard input for both logs", where="--against -", hint="save one of them to a file")
     encoder = make_encoder(_trace_options(options))
     question = _question(logs, options, encoder.tokenizer)
-    result = _read(logs, options, question, encoder)
+    sketch = read_sketch(logs[0]) if len(logs) == 1 and options["format_name"] is None else None
+    if sketch is not None:
+        result = _read_sketch(sketch, options, question, encoder)
+    else:
+        result = _read(logs, options, question, encoder)
     if options["html"] is not None:
         from eactl.report.condense_html import condense_page
 
@@ -104,6 +110,14 @@ def _read(logs: Sequence[Path], options: Mapping[str, Any], question: Question, 
             streams[0], question, encoder.tokenizer, encoder.template, against=against,
             facts=lambda: _facts(streams),
         )  # fmt: skip
+
+
+def _read_sketch(sketch: Sketch, options: Mapping[str, Any], question: Question, encoder: PromptEncoder) -> CheckResult:
+    if options["against"] is not None:
+        raise UsageError("a sketch has no tasks to compare", where="--against", hint="give two logs")
+    if sketch.block_tokens is not None:
+        question = replace(question, settings=replace(question.settings, chunk_tokens=sketch.block_tokens))
+    return answer(sketch.requests, question, encoder.tokenizer, trim=sketch.trim)
 
 
 def _trace_options(options: Mapping[str, Any]) -> TraceOptions:

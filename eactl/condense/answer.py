@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eactl.condense.check import Checked, CheckSettings, check
@@ -32,8 +32,9 @@ def answer(
     requests: Iterable[ChatRequest], question: Question, tokenizer: Tokenizer | None = None,
     template: ChatTemplate | None = None, *, against: Iterable[ChatRequest] | None = None,
     facts: Callable[[], tuple[Sequence[Mapping[str, Any]], Sequence[Notice]]] | None = None,
+    trim: Hysteresis | None = None,
 ) -> CheckResult:  # fmt: skip
-    """Check ``requests`` and everything else that was asked.
+    """Check ``requests`` and everything else that was asked; ``trim`` is shown where no session cuts at every turn.
 
     ``facts`` is called after the reading and gives the sources and the readers' notices. Raises TraceError from the
     readers.
@@ -47,6 +48,8 @@ def answer(
         checked.sessions, prices, chunk_tokens=settings.chunk_tokens,
         bytes_per_token_rank=settings.bytes_per_token_rank,
     )  # fmt: skip
+    if trim is not None and not checked.sessions:
+        sums = replace(sums, verdict=_trim_verdict(trim))
     sources, read = facts() if facts is not None else ((), ())
     notices = [*read, *checked.notices, *_further(checked, sums, question)]
     comparison = None if other is None else compare(checked.sessions, other.sessions, question.names, prices)
@@ -59,10 +62,18 @@ def answer(
         chunk_tokens=settings.chunk_tokens,
         reused_cost=round(prices.reused_cost, 4),
         strategies=run_strategies(checked.histories, question.condensers, prices) if question.condensers else (),
-        hysteresis=window_steps(checked.sessions),
+        hysteresis=window_steps(checked.sessions) or trim,
         against=comparison,
         sources=tuple(sources),
         warnings=tuple(notice.as_dict() for notice in notices),
+    )
+
+
+def _trim_verdict(trim: Hysteresis) -> str:
+    less = 1 - trim.stepwise_tokens_per_turn / max(1.0, trim.every_turn_tokens_per_turn)
+    return (
+        f"Cutting the history at every turn computes {trim.every_turn_tokens_per_turn:,.0f} tokens again per turn; "
+        f"cutting in steps {trim.stepwise_tokens_per_turn:,.0f}, {less:.0%} less. Cut in steps."
     )
 
 

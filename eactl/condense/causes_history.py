@@ -27,8 +27,9 @@ def reordered(change: Change) -> Finding | None:
     if old is None or new is None:
         return None
     if _later(change.old, new, change.index) and _later(change.new, old, change.index):
-        names = f"{old.role} message {change.before.message_index(change.index)}"
-        return Finding("render-order", f"the {names} moved behind a {new.role} message")
+        name = "lines" if old.is_raw else f"{old.role} message {change.before.message_index(change.index)}"
+        behind = "others" if new.is_raw else f"the {new.role} message that stands here now"
+        return Finding("render-order", f"{name} moved behind {behind}")
     return None
 
 
@@ -64,11 +65,11 @@ def trimmed(change: Change) -> Finding | None:
         return None  # nothing moved up
     count = len([i for i in change.removed if not change.old[i].is_head])
     if not inserted:
-        return Finding("truncated", f"{count} messages dropped")
+        return Finding("truncated", f"{_parts(count, change)} dropped")
     notice = inserted[0]
     is_notice = len(inserted) == 1 and notice.tokens <= _NOTICE_TOKENS and _NOTICE.search(notice.text) is not None
     if is_notice and (count == 1 or not _SUMMARY.search(notice.text)):
-        return Finding("truncated", f"{count} messages replaced by a notice")
+        return Finding("truncated", f"{_parts(count, change)} replaced by a notice")
     return None
 
 
@@ -106,7 +107,7 @@ def summary(change: Change) -> Finding | None:
     by_length = len(gone) > len(put_in) and 2 * after < before and (change.index > 0 or bool(change.kept))
     if told or (named and (after < before or len(gone) > 1)) or by_length:
         hint = "" if told or named else ", by its length"
-        return Finding("summary", f"{len(gone)} messages replaced by {len(put_in)}{hint}")
+        return Finding("summary", f"{_parts(len(gone), change)} replaced by {len(put_in)}{hint}")
     return None
 
 
@@ -115,7 +116,8 @@ def reset(change: Change) -> Finding | None:
     if change.kept or change.in_output or len(change.new) >= len(change.before.segments):
         return None
     gone = sum(not change.old[i].is_head for i in change.removed)
-    return Finding("truncated", f"all {gone} messages dropped, a new conversation begins") if gone else None
+    kind = f"all {_parts(gone, change)} dropped, a new conversation begins"
+    return Finding("truncated", kind) if gone else None
 
 
 def _masking(old: Segment, new: Segment) -> str | None:
@@ -131,6 +133,13 @@ def _masking(old: Segment, new: Segment) -> str | None:
     if old.role == "tool" and len(after) <= 0.3 * len(before):
         return f"was replaced by a shorter text ({len(before):,} to {len(after):,} characters)"
     return None
+
+
+def _parts(count: int, change: Change) -> str:
+    """``3 messages``, or lines where the log holds rendered text."""
+    segment = change.old_segment or change.new_segment
+    word = "line" if segment is not None and segment.is_raw else "message"
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _later(segments: list[Segment], wanted: Segment, index: int) -> bool:

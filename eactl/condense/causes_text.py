@@ -115,7 +115,8 @@ def edited(change: Change) -> Finding | None:
     if change.in_output:
         return Finding("edited", "the answer was changed before it was sent back")
     grown = len(new.text) - len(old.text)
-    return Finding("edited", f"the {old.role} message was rewritten ({grown:+,} characters)")
+    what = "a line of the prompt" if old.is_raw else f"the {old.role} message"
+    return Finding("edited", f"{what} was rewritten ({grown:+,} characters)")
 
 
 def _intact(change: Change) -> bool:

@@ -146,7 +146,7 @@ class _Facts:
     def note(self, request: ChatRequest) -> None:
         self.order.setdefault(request.session)
         self.requests += 1
-        self.texts += bool(request.messages)
+        self.texts += bool(request.messages) and request.prompt_token_ids is None
         self.inexact += not request.exact and bool(request.messages)
         self.measured += request.usage is not None and request.usage.prompt_tokens is not None
         if len(self.adapters) < 3:

@@ -169,6 +169,7 @@ class Totals:
     prefill_s: float | None
     side_calls: int
     side_tokens: int
+    side_stable_tokens: int
     shared_tokens: int
     cached_tokens: int | None
     isolation_tokens: int

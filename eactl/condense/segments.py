@@ -134,6 +134,8 @@ class Segmenter:
             segments = like.segments[:same] if at is None else (like.segments[:at] + like.segments[at + 1 :])[:same]
         for message in request.messages[len(segments) :]:
             segments.append(self._segment(str(message.get("role") or "user"), message_pieces(message), pool))
+        while segments and segments[-1].role == "assistant" and not segments[-1].pieces:
+            segments.pop()  # a placeholder for the answer that is being asked for
         tools_at = None
         if request.tools:
             tools_at = 0 if self.tools_first else _leading_system(segments)

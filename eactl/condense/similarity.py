@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eactl.condense.diff import find_change, resembles
 from eactl.condense.segments import Prompt
-from eactl.condense.values import common_prefix, common_suffix
+from eactl.condense.values import common_prefix
 
 _TAIL_CHARS = 64
 
@@ -52,11 +52,11 @@ def _conversation(prompt: Prompt) -> bool:
 
 def _match_raw(old: str, new: str, *, named: bool) -> Match:
     cut = common_prefix(old, new)
-    if cut == len(old):
+    if cut == len(old) and cut:
         return Match(cut, sure=True, extends=True)
     if named:
-        tail = common_suffix(old, new, cut)
-        return Match(cut, sure=cut + tail >= 0.3 * min(len(old), len(new)) or old[-_TAIL_CHARS:] in new)
+        # Another head is doubtful: a rewrite of the conversation, or another agent's prompt in the same session.
+        return Match(cut, sure=cut > 0 and cut >= 0.3 * min(len(old), len(new)))
     # Another question behind the same head is another conversation; the same end further back is the same one.
     return Match(cut, sure=len(new) > len(old) and len(old) > _TAIL_CHARS and old[-_TAIL_CHARS:] in new)
 

@@ -48,6 +48,7 @@ def totals(
         prefill_s=prices.seconds(sum(turn.fresh_tokens for turn in turns)),
         side_calls=len(turns) - len(main),
         side_tokens=sum(turn.prompt_tokens for turn in turns if turn.side),
+        side_stable_tokens=sum(turn.stable_tokens for turn in turns if turn.side),
         shared_tokens=sum(turn.shared_tokens or 0 for turn in first),
         cached_tokens=sum(cached) if cached else None,
         isolation_tokens=isolation,

@@ -12,7 +12,7 @@ from eactl.condense.turns import Draft, TurnMaker, events
 from eactl.condense.usage import counts_of
 from eactl.trace.chat import ChatRequest
 
-_MOST_LINES = 4  # conversations that one named session may interleave: sub-agents, a condenser's own calls
+_MOST_LINES = 8  # conversations that one named session may interleave: sub-agents, a condenser's own calls
 _MOST_OPEN = 2048  # conversations followed at once where the log names no sessions
 _RECENT = 8  # of those, how many are compared when no message is shared
 _POOL_FACTOR = 3

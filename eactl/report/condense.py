@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eactl.condense.result import CauseTotal, CheckResult, Session, Strategy, Turn, Where
 
 _MOST_TURNS = 40
+_FEW_TURNS = 16
 _MOST_CAUSES = 12
 _INDENT = "   "
 
@@ -67,10 +68,10 @@ def quoted(where: Where | None) -> list[tuple[str, str]]:
 
 def ledger_sentence(cause: CauseTotal, result: CheckResult) -> str:
     """Both sides of the ledger of a kind of edit."""
-    if not cause.removed_tokens:
+    edits = [t.edit for s in result.sessions for t in s.turns if t.edit is not None and t.cause == cause.cause]
+    if not edits or not cause.removed_tokens:
         return ""
-    turns = [t for s in result.sessions for t in s.turns if t.edit is not None and t.cause == cause.cause]
-    stayed = sum(turn.edit.turns_kept for turn in turns if turn.edit) / len(turns) if turns else 0.0
+    stayed = sum(edit.turns_kept for edit in edits) / len(edits)
     text = (
         f"Removed {human_count(cause.removed_tokens)} tokens and made {human_count(cause.lost_tokens)} be computed "
         f"again"
@@ -86,6 +87,8 @@ def ledger_sentence(cause: CauseTotal, result: CheckResult) -> str:
 
 def _facts(result: CheckResult) -> str:
     sums = result.summary
+    if not sums.requests:
+        return ""
     tokens = f"tokens of {result.tokenizer}" if result.exact_tokens else "approximate tokens"
     sessions = len(result.sessions)
     lines = [
@@ -94,10 +97,10 @@ def _facts(result: CheckResult) -> str:
     ]
     if sums.prompt_tokens:
         low, high = (n / sums.prompt_tokens for n in (sums.reusable_tokens_lower, sums.reusable_tokens_upper))
-        span = f"{high:.1%}" if high - low < 0.0005 else f"{low:.1%} to {high:.1%}"
-        lines.append(
-            f"Reusable   {span} in whole chunks of {result.chunk_tokens} tokens, at most: if all of it stays resident"
-        )
+        span = f"{high:.1%}"
+        if high - low >= 0.0005:
+            span = f"{low:.1%} to {high:.1%} ({sums.reusable_tokens_lower:,} to {sums.reusable_tokens_upper:,} tokens)"
+        lines.append(f"Reusable   {span} in whole chunks of {result.chunk_tokens}, if everything stays resident")
     if sums.cached_tokens is not None and sums.prompt_tokens:
         lines.append(f"Measured   {sums.cached_tokens / sums.prompt_tokens:.1%} of the prompt tokens came from the "
                      "provider's cache")  # fmt: skip
@@ -115,8 +118,12 @@ def _facts(result: CheckResult) -> str:
         lines.append(f"Isolation  salts and adapters keep {tokens} tokens of the same text apart{size}")
     if sums.side_calls:
         lines.append(f"Beside     {sums.side_calls:,} calls beside their conversation, "
-                     f"{human_count(sums.side_tokens)} prompt tokens, nothing reused")  # fmt: skip
+                     f"{human_count(sums.side_tokens)} prompt tokens, {_reused(sums.side_stable_tokens)}")  # fmt: skip
     return "\n".join(lines)
+
+
+def _reused(tokens: int) -> str:
+    return f"{human_count(tokens)} reused within them" if tokens else "nothing reused"
 
 
 def _cause(number: int, cause: CauseTotal, result: CheckResult, width: int) -> str:
@@ -150,17 +157,21 @@ def _session(session: Session, result: CheckResult) -> str:
 
 
 def _rows(turns: Sequence[Turn]) -> Iterator[list[str]]:
-    shown = list(turns)
-    left_out = 0
-    if len(shown) > _MOST_TURNS:
-        # Breaks are what is looked for; of the turns that only grew the first ones are enough.
-        wanted = {id(turn) for turn in [t for t in shown if t.is_break][: _MOST_TURNS - 10]}
-        plain = iter([t for t in shown if id(t) not in wanted])
-        while len(wanted) < _MOST_TURNS and (turn := next(plain, None)) is not None:
-            wanted.add(id(turn))
-        left_out = len(shown) - len(wanted)
-        shown = [turn for turn in shown if id(turn) in wanted]
-    for turn in shown:
+    """Breaks with the turns around them; runs of turns that only grew are folded into one line."""
+    shown = {0, len(turns) - 1}
+    for number, turn in enumerate(turns):
+        if turn.is_break:
+            shown.update((number - 1, number, number + 1))
+    if len(turns) <= _FEW_TURNS:
+        shown = set(range(len(turns)))
+    numbers = sorted(number for number in shown if 0 <= number < len(turns))
+    left_out = len(turns) - numbers[_MOST_TURNS - 1] - 1 if len(numbers) > _MOST_TURNS else 0
+    last = -1
+    for number in numbers[:_MOST_TURNS]:
+        if number - last > 1:
+            yield ["", "", "", "", "", "", f"... {number - last - 1:,} turns that only grew"]
+        last = number
+        turn = turns[number]
         label = turn.cause + (f": {turn.kind}" if turn.kind else "")
         yield [
             str(turn.turn), f"{turn.prompt_tokens:,}", f"{turn.stable_tokens:,}", f"{turn.fresh_tokens:,}",
@@ -169,7 +180,7 @@ def _rows(turns: Sequence[Turn]) -> Iterator[list[str]]:
             textwrap.shorten(label, 72, placeholder=" ..."),
         ]  # fmt: skip
     if left_out:
-        yield ["", "", "", "", "", "", f"... and {left_out:,} turns more (--json has all)"]
+        yield ["", "", "", "", "", "", f"... {left_out:,} more turns (--json has all)"]
 
 
 def strategy_rows(strategies: Sequence[Strategy]) -> tuple[list[list[str]], list[str]]:

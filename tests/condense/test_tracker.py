@@ -121,11 +121,19 @@ def test_raw_prompts_show_the_generation_prompt_the_cut_and_the_clock() -> None:
     lines = [f"line {n} of the prompt with some words" for n in range(60)]
     cut = ["\n".join(lines) + "\n", "\n".join([*lines[:3], *lines[20:], "more"]) + "\n"]
     turn = turns_of(raw(cut))[1]
-    assert turn.cause in ("truncated", "sliding-window") and turn.kind == "17 messages dropped"
+    assert turn.cause in ("truncated", "sliding-window") and turn.kind == "17 lines dropped"
     clock = ["at 12:00:01\n" + "\n".join(lines), "at 12:00:09\n" + "\n".join(lines) + "\nmore"]
     turn = turns_of(raw(clock))[1]
     assert (turn.cause, turn.kind) == ("changing-value", "clock with second granularity")
     assert turn.where is not None and turn.where.offset == len("at 12:00:0")
+
+
+def test_two_agents_raw_prompts_in_one_session_break_neither() -> None:
+    task = "\n".join(f"line {n} of the task" for n in range(30))
+    one = [f"system: You plan.\n{task}\n" + "".join(f"plan {n}\n" for n in range(k)) for k in range(4)]
+    other = [f"user: You browse.\n{task}\n" + "".join(f"page {n}\n" for n in range(k)) for k in range(4)]
+    turns = turns_of(raw([one[0], one[1], other[0], one[2], "", other[1], one[3], other[2], other[3]]))
+    assert not [turn for turn in turns if turn.is_break]
 
 
 def test_token_ids_alone_show_growth_cuts_and_other_changes() -> None:
@@ -176,7 +184,10 @@ def test_any_session_gives_sound_turns(made: list[list[Message]], named: bool) -
             assert 0 <= turn.where.message <= len(made[turn.turn]) if named else True
 
 
-@given(st.lists(message, min_size=1, max_size=8), st.lists(message, min_size=1, max_size=8))
+spoken = message.filter(lambda made: bool(made["content"]))
+
+
+@given(st.lists(spoken, min_size=1, max_size=8), st.lists(spoken, min_size=1, max_size=8))
 @settings(max_examples=300)
 def test_the_first_difference_is_where_a_plain_comparison_finds_it(old: list[Message], new: list[Message]) -> None:
     pool = SegmentPool()
