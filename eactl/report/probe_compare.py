@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eactl.errors import UsageError
+from eactl.report.probe_numbers import three_figures
 from eactl.report.table import table
 
 Fields = Mapping[str, Any]
@@ -108,4 +109,4 @@ def _machine(document: Fields) -> str:
 
 
 def _cell(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:,.4g}"
+    return "not measured" if value is None else three_figures(value)

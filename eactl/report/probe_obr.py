@@ -130,5 +130,7 @@ def _sentence(document: Fields) -> str:
 
 
 def _share(value: float) -> str:
-    """−15 %, 84 %; a loss beyond tenfold is only called that."""
-    return f"{value * 100:.0f} %" if value > -10 else "below −1000 %"
+    """−15 %, 84 %, 99.8 %; a loss beyond tenfold is only called that."""
+    if value <= -10:
+        return "below −1000 %"
+    return f"{value * 100:.1f} %" if 0.99 <= value < 1 else f"{value * 100:.0f} %"

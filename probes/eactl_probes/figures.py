@@ -11,7 +11,8 @@ from eactl.units import GIB, MIB, parse_size_bytes
 MAX_TOKENS = 100_000_000
 
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+)"
-_RATE = re.compile(rf"\s*{_NUMBER}\s*(gib/s|gb/s|mib/s|mb/s|)\s*\Z", re.IGNORECASE)
+# Gb/s, with a capital and a small letter, is bits: refused, not read as eight times as much.
+_RATE = re.compile(rf"\s*{_NUMBER}\s*(GiB/s|gib/s|GB/s|gb/s|MiB/s|mib/s|MB/s|mb/s|)\s*\Z")
 _PREFILL = re.compile(rf"\s*{_NUMBER}\s*(us|µs|ms|tok/s|tokens/s|)\s*\Z", re.IGNORECASE)
 _COUNT = re.compile(rf"\s*{_NUMBER}\s*([kmbt]?)\s*\Z", re.IGNORECASE)
 _RATE_BYTES = {"": GIB, "gib/s": GIB, "gb/s": 10**9, "mib/s": MIB, "mb/s": 10**6}

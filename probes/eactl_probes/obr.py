@@ -29,7 +29,7 @@ class Seconds:
     @classmethod
     def of(cls, settings: ObrSettings) -> Seconds:
         """15 s in all when quick; else 60 s on a GPU and 90 s on two CPU cores."""
-        return cls(3.0, 3.0) if settings.quick else cls(16.0, 16.0)
+        return cls(3.0, 4.5) if settings.quick else cls(16.0, 16.0)
 
 
 @dataclass
