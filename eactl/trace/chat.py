@@ -49,3 +49,4 @@ class ChatRequest:
     events: list[str] = field(default_factory=list)  # e.g. "compaction", when the log itself says so
     parent: str | None = None  # the session that started this one (sub-agents)
     response_token_ids: list[int] | None = None
+    template_options: dict[str, Any] | None = None  # what the request hands to the chat template

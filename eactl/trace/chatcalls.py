@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from eactl.trace.call import Call, Ids, Source
+from eactl.trace.call import Call, Ids, Notice, Source
 from eactl.trace.chat import ChatRequest
 from eactl.trace.prompts import Prompt, PromptEncoder, Segment, part_text
 
@@ -23,6 +23,7 @@ class CallMaker:
         self._positions: dict[str, int] = {}
         self._buffers: OrderedDict[str, _Buffer] = OrderedDict()
         self.made = 0
+        self._rendered_tokens = self._measured_tokens = 0
 
     def call(self, request: ChatRequest, source: Source) -> Call | None:
         """The call of ``request``; None where the log shows no prompt.
@@ -49,6 +50,17 @@ class CallMaker:
             service_s=request.service_s, salt=request.salt, model=model,
         )  # fmt: skip
 
+    def check(self) -> Notice | None:
+        """Whether the prompts made with a tokenizer have about as many tokens as the provider counted."""
+        made, counted = self._rendered_tokens, self._measured_tokens
+        if abs(made - counted) <= max(16, 0.01 * counted):
+            return None
+        return Notice(
+            "counts-differ",
+            f"the tokenizer and template make {made} tokens of prompts for which the provider counted {counted}",
+            "this is right for sizing another model; else check --tokenizer and --chat-template",
+        )
+
     def _ids(self, session: str | None, prompt: Prompt) -> Ids:
         """The ids; those of a session whose prompts grow are views of one buffer."""
         if session is None:
@@ -70,6 +82,9 @@ class CallMaker:
         if source.output_tokens is not None:
             source.output_tokens = None if output is None else source.output_tokens + output
         source.exact = source.exact and prompt.exact
+        if prompt.exact and request.usage is not None and request.usage.prompt_tokens:
+            self._rendered_tokens += prompt.tokens
+            self._measured_tokens += request.usage.prompt_tokens
         least = most = prompt.tokens
         beyond: int | None = 0
         if not prompt.exact and not prompt.measured:

@@ -148,7 +148,10 @@ class PromptEncoder:
     # with a template
 
     def _rendered(self, request: ChatRequest, template: ChatTemplate) -> Prompt:
-        text = template.render(request.messages, request.tools, now_s=request.arrival_s, where=request.where)
+        text = template.render(
+            request.messages, request.tools, now_s=request.arrival_s, where=request.where,
+            options=request.template_options,
+        )  # fmt: skip
         segments = [Segment(self._piece(piece), 0) for piece in self._cut(text)]
         tokens = sum(len(segment.ids) for segment in segments)
         hidden = self._hidden(request, tokens)

@@ -44,6 +44,8 @@ class ChatJsonlReader(TextReader):
         self.source.common_clock = not relative
         self.source.has_times = first is not None
         self._turns: dict[str, int] = {}
+        self._responses: set[int] = set()
+        self._repeated = 0
         self._latest_s = 0.0
         self._backward_steps = 0
 
@@ -71,11 +73,14 @@ class ChatJsonlReader(TextReader):
             except BadLineError as error:
                 self.bad(number, error)
                 continue
-            if request is None:
+            if request is None or self._again(record):
                 continue
             request.where = self.at(number)
             self._watch_clock(request)
             yield request
+        if self._repeated:
+            self.warn("repeated-responses", f"{self.file.name}: {self._repeated} lines repeat a response seen "
+                      "before and were left out")  # fmt: skip
         if self._backward_steps:
             self.warn("time-goes-back", f"{self.file.name}: times go back {self._backward_steps} times; the file's "
                       "order was kept", "sort the log by time if its order is not the order of sending")  # fmt: skip
@@ -120,8 +125,20 @@ class ChatJsonlReader(TextReader):
             salt=_name(_field(record, body, _SALT) or _field(extra, extra, _SALT)),
             arrival_s=started, gap_s=seconds(record.get("gap_s")),
             service_s=None if started is None or ended is None or ended < started else ended - started,
-            prompt_token_ids=_ids(_field(record, body, _IDS)),
+            prompt_token_ids=_ids(_field(record, body, _IDS)), template_options=_options(body, extra),
         )  # fmt: skip
+
+    def _again(self, record: dict[str, Any]) -> bool:
+        """Whether the line logs a response, by its id, once more."""
+        reply = record.get("response")
+        key = reply.get("id") if isinstance(reply, dict) else None
+        if not isinstance(key, str) or not key:
+            return False
+        size = len(self._responses)
+        self._responses.add(hash(key))
+        repeated = len(self._responses) == size
+        self._repeated += repeated
+        return repeated
 
     def _watch_clock(self, request: ChatRequest) -> None:
         if request.arrival_s is not None:
@@ -202,6 +219,12 @@ def _tools(tools: Any) -> list[dict[str, Any]] | None:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         return None
     return chatforms.from_anthropic_tools(tools) if any("input_schema" in tool for tool in tools) else tools
+
+
+def _options(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any] | None:
+    """vLLM's and SGLang's ``chat_template_kwargs`` (``enable_thinking``), where they are."""
+    value = body.get("chat_template_kwargs") or extra.get("chat_template_kwargs")
+    return value if isinstance(value, dict) else None
 
 
 def _ids(value: Any) -> list[int] | None:

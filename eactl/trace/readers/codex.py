@@ -39,11 +39,14 @@ class CodexReader(TextReader):
         for number, record in self.objects():
             request = rollout.take(number, record)
             if request is not None:
+                if not measured:
+                    rollout.unmeasured.clear()
                 measured = True
-                rollout.unmeasured.clear()
                 yield request
         if not measured:
-            yield from rollout.unmeasured
+            for turn, request in enumerate(rollout.unmeasured):
+                request.turn = turn
+                yield request
 
 
 class _Rollout:
@@ -100,9 +103,8 @@ class _Rollout:
             self._input_s = at_s if at_s is not None else self._input_s
         elif self._input_since:
             self._open, self._input_since, self._started_s = len(talk.messages), False, self._input_s
-            turns = talk.turns
-            self.unmeasured.append(talk.request(self._reader.at(number), started_s=self._started_s))
-            talk.turns = turns if self._total is not None else talk.turns
+            if self._total is None:
+                self.unmeasured.append(talk.request(self._reader.at(number), started_s=self._started_s, peek=True))
         chatforms.add_response_item(talk.messages, item)
 
     def _compacted(self, payload: dict[str, Any]) -> None:
@@ -120,8 +122,6 @@ class _Rollout:
         usage = _usage(info.get("last_token_usage"))
         if usage is None:
             return None
-        if self._total is None:
-            self._talk.turns = 0
         self._total = info.get("total_token_usage")
         upto = len(self._talk.messages) if self._open is None else self._open
         response = self._talk.messages[upto] if upto < len(self._talk.messages) else None

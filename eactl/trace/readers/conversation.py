@@ -34,17 +34,22 @@ class Conversation:
     def request(
         self, where: str, *, upto: int | None = None, prompt: list[Message] | None = None,
         response: Message | None = None, usage: Usage | None = None, started_s: float | None = None,
-        ended_s: float | None = None, token_ids: list[int] | None = None, exact: bool | None = None,
+        ended_s: float | None = None, token_ids: list[int] | None = None, exact: bool | None = None, peek: bool = False,
     ) -> ChatRequest:  # fmt: skip
-        """The next request: its prompt is ``prompt``, else the first ``upto`` messages, else all."""
+        """The next request: its prompt is ``prompt``, else the first ``upto`` messages, else all.
+
+        With ``peek`` the conversation stays as it is: the request may turn out to be none.
+        """
         gap = None
         if started_s is not None and self._ended_s is not None and started_s >= self._ended_s:
             gap = started_s - self._ended_s
         service = None
         if ended_s is not None and started_s is not None and ended_s >= started_s:
             service = ended_s - started_s
-        self._ended_s = ended_s if ended_s is not None else self._ended_s
-        events, self._events = self._events, []
+        events = list(self._events)
+        if not peek:
+            self._ended_s = ended_s if ended_s is not None else self._ended_s
+            self._events.clear()
         exact = self._exact if exact is None else exact
         made = ChatRequest(
             session=self.session, messages=self.messages[:upto] if prompt is None else prompt, tools=self.tools,
@@ -52,7 +57,7 @@ class Conversation:
             service_s=service, exact=exact, hidden_tokens=(0, 0) if exact else self._hidden,
             prompt_token_ids=token_ids, where=where, events=events,
         )  # fmt: skip
-        self.turns += 1
+        self.turns += not peek
         return made
 
 

@@ -22,6 +22,11 @@ _CLOSER = {ord("{"): b"}", ord("["): b"]"}
 class DocumentReader(TextReader):
     """A reader of one JSON document per file."""
 
+    @property
+    def skipped_because(self) -> str:
+        """Where and why the first part of the file was left out."""
+        return self._first_skipped
+
     def document(self) -> Any:
         """The whole document, or None when it is no JSON and bad ones are to be skipped. Raises TraceError."""
         try:

@@ -75,6 +75,9 @@ class OpenHandsReader(DocumentReader):
                 ended_s = request.arrival_s + request.service_s
             turn += 1
             yield request
+        for member in self._members:
+            if member is not self and member.source.skipped:
+                self.warn("skipped-file", f"{member.skipped_because}, left out")
 
     def request(self, session: str, turn: int) -> ChatRequest | None:
         """The one request of this file; None when it was skipped as bad."""

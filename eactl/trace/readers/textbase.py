@@ -128,6 +128,9 @@ class TextReader(Reader):
                 "the log holds no prompts, at most token counts, so nothing shows what prompts share",
                 where=first_without, hint="eactl condenser-check reads counts alone; log the messages as well",
             )  # fmt: skip
+        differs = maker.check()
+        if differs is not None:
+            self.source.warnings.append(differs)
         if without:
             self.warn("empty-prompts", f"{self.file.name}: {without} request{'s' * (without > 1)} without a prompt "
                       f"left out, the first at {first_without}")  # fmt: skip
