@@ -64,11 +64,12 @@ def _question(logs: Sequence[Path], options: Mapping[str, Any], tokenizer: Token
         quotes=options["quotes"],
         bytes_per_token_rank=kv_bytes if kv_bytes is not None else obr_bytes,
     )
-    other = options["against"].name if options["against"] is not None else "the other log"
+    here, there = logs[0].name or str(logs[0]), options["against"]
+    other = "the other log" if there is None else there.name or str(there)
     return Question(
         settings=settings,
         condensers=tuple(parse_strategy(text, count) for text in options["condensers"]),
-        names=(logs[0].name or str(logs[0]), other),
+        names=(here, other if other != here else f"{other} (against)"),
     )
 
 

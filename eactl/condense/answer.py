@@ -61,7 +61,7 @@ def answer(
         exact_tokens=tokenizer.exact,
         chunk_tokens=settings.chunk_tokens,
         reused_cost=round(prices.reused_cost, 4),
-        strategies=run_strategies(checked.histories, question.condensers, prices) if question.condensers else (),
+        strategies=run_strategies(checked.histories, question.condensers, prices) if checked.histories else (),
         hysteresis=window_steps(checked.sessions) or trim,
         against=comparison,
         sources=tuple(sources),
@@ -98,6 +98,14 @@ def _further(checked: Checked, sums: Totals, question: Question) -> Iterable[Not
             SECONDS_CODE, "amortised_s_per_turn and other seconds are not known: there is no prefill rate",
             "give --obr FILE (eactl probe obr -o FILE) or --prefill-us-per-token",
         )  # fmt: skip
+    if question.condensers and len(checked.histories) < len(checked.sessions):
+        left_out = len(checked.sessions) - len(checked.histories)
+        yield Notice(
+            "no-messages-to-condense",
+            f"condensers work on messages: {left_out:,} of {len(checked.sessions):,} sessions hold rendered text or "
+            "counts only and are not in their table",
+            "log the messages as they were sent",
+        )
     measured = [t for s in checked.sessions for t in s.turns if t.cached_tokens is not None and t.where is None]
     stable = sum(turn.stable_tokens_lower for turn in measured if turn.cause == "append")
     cached = sum(turn.cached_tokens or 0 for turn in measured if turn.cause == "append")

@@ -16,7 +16,7 @@ from eactl.condense.tracker import Tracker
 from eactl.condense.turns import Event, TurnMaker
 from eactl.condense.usage import usage_turns
 from eactl.trace.call import Notice
-from eactl.trace.chat import ChatRequest
+from eactl.trace.chat import RAW_ROLE, ChatRequest
 from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import ApproximateTokenizer, Tokenizer
 
@@ -81,7 +81,7 @@ def check(
         tracker = trackers[name]
         for session, history in _sessions(name, tracker, settings):
             sessions.append(session)
-            if keep_histories and history:
+            if keep_histories and history and history[0] and history[0][-1].role != RAW_ROLE:
                 histories.append((session.session, history))
     unmeasured = sum(tracker.unmeasured for tracker in trackers.values())
     notices = list(facts.notices(unmeasured, tokenizer))

@@ -62,6 +62,7 @@ class _Sums:
     own_calls: int = 0
     own_prompt: int = 0
     own_output: int = 0
+    own_stable: int = 0
     later: int = 0
 
 
@@ -110,8 +111,8 @@ def _shared(old: Sequence[Event], new: Sequence[Event]) -> int:
 
 
 def _row(name: str, sums: _Sums, prices: Prices) -> Strategy:
-    fresh = sums.prompt - sums.stable
-    amortised = (sums.refilled + sums.own_prompt) / sums.later if sums.later else 0.0
+    fresh, own = sums.prompt - sums.stable, sums.own_prompt - sums.own_stable
+    amortised = (sums.refilled + own) / sums.later if sums.later else 0.0
     return Strategy(
         name=name,
         calls=sums.calls,
@@ -125,8 +126,8 @@ def _row(name: str, sums: _Sums, prices: Prices) -> Strategy:
         own_output_tokens=sums.own_output,
         amortised_tokens_per_turn=round(amortised, 1),
         turns_between_edits=round(sums.later / sums.edits, 2) if sums.edits else None,
-        cost_tokens=round(prices.cost_tokens(fresh + sums.own_prompt, sums.stable), 1),
-        seconds=prices.seconds(fresh + sums.own_prompt, sums.stable),
+        cost_tokens=round(prices.cost_tokens(fresh + own, sums.stable + sums.own_stable), 1),
+        seconds=prices.seconds(fresh + own, sums.stable + sums.own_stable),
         amortised_s_per_turn=prices.seconds(amortised),
     )
 
@@ -146,6 +147,7 @@ def as_recorded(name: str, sessions: Iterable[Session], prices: Prices) -> Strat
         refilled=sum(turn.lost_tokens for turn in broken),
         own_calls=len(side),
         own_prompt=sum(turn.prompt_tokens for turn in side),
+        own_stable=sum(turn.stable_tokens for turn in side),
         later=sum(turn.cause != "first-call" for turn in main),
     )
     return _row(name, sums, prices)
@@ -176,10 +178,12 @@ def _compare_verdict(rows: tuple[Strategy, Strategy], *, by_name: bool) -> str:
     if not here.calls or not there.calls:
         return "The logs have no task in common."
     less = 1 - cheaper.cost_tokens / dearer.cost_tokens if dearer.cost_tokens else 0.0
+    lead = f"{cheaper.name} costs {less:.0%} less" if less >= 0.005 else "Both cost the same"
+    first, second = (cheaper, dearer) if less >= 0.005 else (here, there)
     text = (
-        f"{cheaper.name} costs {less:.0%} less: {cheaper.fresh_tokens + cheaper.own_prompt_tokens:,} tokens computed "
-        f"against {dearer.fresh_tokens + dearer.own_prompt_tokens:,}, mean prompt {cheaper.mean_prompt_tokens:,.0f} "
-        f"against {dearer.mean_prompt_tokens:,.0f}, prefix-hit rate {cheaper.stable_share:.1%} against "
-        f"{dearer.stable_share:.1%}."
+        f"{lead}: {first.fresh_tokens:,} fresh tokens against {second.fresh_tokens:,}, own calls of "
+        f"{first.own_prompt_tokens:,} against {second.own_prompt_tokens:,}, mean prompt "
+        f"{first.mean_prompt_tokens:,.0f} against {second.mean_prompt_tokens:,.0f}, prefix-hit rate "
+        f"{first.stable_share:.1%} against {second.stable_share:.1%}."
     )
     return text if by_name else text + " No session names are in both logs: they were paired in order."

@@ -8,7 +8,7 @@ from eactl.condense.result import Turn
 from eactl.condense.segments import Group, Prompt, Segmenter, SegmentPool
 from eactl.condense.shared import SharedHeads
 from eactl.condense.similarity import Match, match
-from eactl.condense.turns import Draft, TurnMaker, events
+from eactl.condense.turns import Draft, TurnMaker, first_events
 from eactl.condense.usage import counts_of
 from eactl.trace.chat import ChatRequest
 
@@ -79,7 +79,7 @@ class Tracker:
         line, found = self._best(prompt)
         if line is None or (not found.sure and not self._named):
             turn = self._first(prompt)
-            self._start(prompt, Draft(turn, self._count, added=events(prompt.segments)))
+            self._start(prompt, Draft(turn, self._count, added=first_events(prompt)))
         elif not found.sure:
             draft = self._maker.next(line.last, prompt, line.by_group.get(prompt.group), self._count)
             line.children.append(self._count)

@@ -79,7 +79,7 @@ class TurnMaker:
         switch = switched(before.group, after.group)
         if switch is not None:
             turn = self._switched(switch, before, after, same_group)
-            return Draft(turn, line, added=events(after.segments[len(before.segments) :]))
+            return Draft(turn, line, added=events(after, after.segments[len(before.segments) :]))
         if before.request.prompt_token_ids is not None and after.request.prompt_token_ids is not None:
             return Draft(self._by_ids(before.request.prompt_token_ids, after, before), line)
         if before.is_raw and after.is_raw:
@@ -129,7 +129,7 @@ class TurnMaker:
         lost = max(0, after.prompt_tokens - stable - _scaled(after, sum(segment.tokens for segment in added)))
         turn = self._turn(after, stable, stable, finding, where=where, lost=lost, processed=before.prompt_tokens,
                           removed=0)  # fmt: skip
-        return Draft(turn, line, added=events(after.segments[at:]))
+        return Draft(turn, line, added=events(after, after.segments[at:]))
 
     def _by_ids(self, old: list[int], after: Prompt, before: Prompt) -> Turn:
         new = after.request.prompt_token_ids or []
@@ -146,7 +146,7 @@ class TurnMaker:
         stable, lower = stable_tokens(before, after, None, self.tokenizer)
         kept = len(after.segments) >= len(before.segments)
         turn = self._turn(after, stable, lower, Finding("append", "" if kept else "a repeat or a step back"))
-        return Draft(turn, line, added=events(after.segments[len(before.segments) :]))
+        return Draft(turn, line, added=events(after, after.segments[len(before.segments) :]))
 
     def _broken(self, change: Change, finding: Finding, line: int, exact: int | None = None) -> Draft:
         before, after = change.before, change.after
@@ -161,7 +161,7 @@ class TurnMaker:
         where = self._where(change, finding, stable)
         turn = self._turn(after, stable, lower, finding, where=where, lost=lost, removed=removed, processed=processed)
         dropped = sum(change.old[i].tokens for i in change.removed)
-        return Draft(turn, line, dropped, events(after.segments[i] for i in change.appended))
+        return Draft(turn, line, dropped, events(after, (after.segments[i] for i in change.appended)))
 
     def _switched(self, finding: Finding, before: Prompt, after: Prompt, same_group: Prompt | None) -> Turn:
         stable = lower = 0
@@ -219,9 +219,15 @@ class TurnMaker:
         )
 
 
-def events(segments: Iterable[Segment]) -> tuple[Event, ...]:
-    """Segments without their text."""
-    return tuple(Event(segment.role, segment.tokens, segment.key) for segment in segments)
+def events(prompt: Prompt, segments: Iterable[Segment]) -> tuple[Event, ...]:
+    """Segments of ``prompt`` without their text, in the provider's measure."""
+    return tuple(Event(segment.role, _scaled(prompt, segment.tokens), segment.key) for segment in segments)
+
+
+def first_events(prompt: Prompt) -> tuple[Event, ...]:
+    """All of a first prompt, what is not in the log at its head."""
+    hidden = (Event("system", prompt.hidden_tokens, 0),) if prompt.hidden_tokens else ()
+    return (*hidden, *events(prompt, prompt.segments))
 
 
 def ids_finding(old: list[int], new: list[int], cut: int) -> Finding:

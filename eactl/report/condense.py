@@ -27,7 +27,7 @@ def condense_text(result: CheckResult, *, width: int = 100) -> str:
     session = worst_session(result)
     if session is not None:
         parts.append(_session(session, result))
-    parts += [_strategies(result), _hysteresis(result, width), _against(result, width)]
+    parts += [_strategies(result, width), _hysteresis(result, width), _against(result, width)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -183,37 +183,47 @@ def _rows(turns: Sequence[Turn]) -> Iterator[list[str]]:
         yield ["", "", "", "", "", "", f"... {left_out:,} more turns (--json has all)"]
 
 
-def strategy_rows(strategies: Sequence[Strategy]) -> tuple[list[list[str]], list[str]]:
-    """Rows and headers of a table that compares condensers or logs."""
+def strategy_rows(strategies: Sequence[Strategy], *, pays: bool = True) -> tuple[list[list[str]], list[str]]:
+    """Rows and headers of a table that compares condensers (``pays``: with their break-even) or logs."""
     seconds = any(row.seconds is not None for row in strategies)
     base = strategies[0]
     rows = []
     for row in strategies:
         cells = [
-            row.name, f"{row.mean_prompt_tokens:,.0f}", f"{row.stable_share:.1%}", human_count(row.fresh_tokens),
+            _short(row.name), f"{row.mean_prompt_tokens:,.0f}", f"{row.stable_share:.1%}", human_count(row.fresh_tokens),
             f"{row.edits:,}", human_count(row.own_prompt_tokens) if row.own_calls else "",
             f"{row.amortised_tokens_per_turn:,.0f}" if row.edits else "",
-            "" if not row.edits or row is base else "never" if row.break_even_turns is None
-            else f"{row.break_even_turns:,}",
+            *([_pays_after(row, base)] if pays else []),
             f"{row.cost_tokens / base.cost_tokens:.2f}x" if base.cost_tokens else "",
         ]  # fmt: skip
         if seconds:
             cells.append("" if row.seconds is None else f"{row.seconds:,.1f}")
         rows.append(cells)
-    headers = ["", "mean prompt", "hit rate", "fresh", "edits", "own calls", "again/turn", "pays after", "cost"]
+    headers = ["", "mean prompt", "hit rate", "fresh", "edits", "own calls", "again/turn"]
+    headers += ["pays after", "cost"] if pays else ["cost"]
     return rows, headers + (["seconds"] if seconds else [])
 
 
-def _strategies(result: CheckResult) -> str:
+def _short(name: str) -> str:
+    return name if len(name) <= 48 else f"{name[:45]}..."
+
+
+def _pays_after(row: Strategy, base: Strategy) -> str:
+    if not row.edits or row is base:
+        return ""
+    return "never" if row.break_even_turns is None else f"{row.break_even_turns:,}"
+
+
+def _strategies(result: CheckResult, width: int) -> str:
     if not result.strategies:
         return ""
     rows, headers = strategy_rows(result.strategies)
     note = (
         "What each condenser would have sent for the same messages. Hit rate: stable share of the prompt tokens; own "
-        "calls: prompt tokens of the\ncondenser's own requests; again/turn: tokens computed again, amortised; pays "
+        "calls: prompt tokens of the condenser's own requests; again/turn: tokens computed again, amortised; pays "
         f"after: turns per edit; cost: a reused token counts {result.reused_cost:g}."
     )
-    return f"Condensers\n{table(rows, headers)}\n{note}"
+    return f"Condensers\n{table(rows, headers)}\n{_wrapped(note, width)}"
 
 
 def _hysteresis(result: CheckResult, width: int) -> str:
@@ -233,7 +243,7 @@ def _against(result: CheckResult, width: int) -> str:
     comparison = result.against
     if comparison is None:
         return ""
-    rows, headers = strategy_rows(comparison.rows)
+    rows, headers = strategy_rows(comparison.rows, pays=False)
     rest = comparison.only_here + comparison.only_there
     left_out = f", {rest:,} tasks are in one log only" if rest else ""
     return (

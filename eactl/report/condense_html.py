@@ -97,7 +97,9 @@ def _strategies(result: CheckResult) -> str:
         blocks.append("<h2>Condensers on the same messages</h2>" + _table(*strategy_rows(result.strategies)))
     if result.against is not None:
         blocks.append(f"<h2>Against the other log, {result.against.tasks:,} tasks</h2>")
-        blocks.append(_table(*strategy_rows(result.against.rows)) + f"<p>{escape(result.against.verdict)}</p>")
+        blocks.append(
+            _table(*strategy_rows(result.against.rows, pays=False)) + f"<p>{escape(result.against.verdict)}</p>"
+        )
     return "".join(blocks)
 
 
