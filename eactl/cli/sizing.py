@@ -33,21 +33,18 @@ def run_size(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
         check_plot_target(plot)
 
     from eactl.report.size import size_text
-    from eactl.trace import TraceOptions, open_trace
+    from eactl.trace import open_trace
     from eactl.trace.notices import reading_notices
     from eactl.trace.workload import load_workload
 
-    trace_options = TraceOptions(
-        format=options["format_name"], block_tokens=options["block_tokens"], skip_bad_lines=options["skip_bad_lines"]
-    )
     with byte_progress("reading") as progress:
-        stream = open_trace(paths, trace_options, on_bytes=progress)
+        stream = open_trace(paths, options["reading"], on_bytes=progress)
         progress.total(stream.total_bytes)
         workload = load_workload(stream)
     merged = None
     if workload.salts > 1 and not any(str(path) == "-" for path in paths):  # standard input is read only once
         with byte_progress("reading again without salts") as progress:
-            again = open_trace(paths, trace_options, on_bytes=progress)
+            again = open_trace(paths, options["reading"], on_bytes=progress)
             progress.total(again.total_bytes)
             merged = load_workload(again, merge_salts=True)
     with stages() as on_stage:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from eactl.cli.options import trace_options
+
+if TYPE_CHECKING:
+    from eactl.trace import TraceOptions
 
 _EPILOG = """\b
 Examples:
@@ -28,7 +31,6 @@ up: write its input with --no-sessions.
 @click.option("--to", type=click.Choice(["native", "mooncake"]), default="native", show_default=True,
               help="Format to write.")  # fmt: skip
 @trace_options
-@click.option("--drop-duplicates", is_flag=True, help="Leave out sessions that repeat an earlier one under another id.")
 @click.option("--no-sessions", is_flag=True, help="Mooncake: write no session_id and no delay.")
 @click.option("--force", is_flag=True, help="Let --output replace an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document about what was written.")
@@ -36,10 +38,7 @@ def convert(
     paths: tuple[Path, ...],
     output: Path,
     to: Literal["native", "mooncake"],
-    format_name: str | None,
-    block_tokens: int | None,
-    skip_bad_lines: bool,
-    drop_duplicates: bool,
+    reading: TraceOptions,
     no_sessions: bool,
     force: bool,
     as_json: bool,
@@ -53,13 +52,10 @@ def convert(
     from eactl.cli.progress import show_warnings
     from eactl.report.convert import convert_sentence
     from eactl.report.document import emit
-    from eactl.trace import TraceOptions
     from eactl.trace.convert import ConvertSettings
 
-    options = TraceOptions(format=format_name, block_tokens=block_tokens, skip_bad_lines=skip_bad_lines,
-                           drop_duplicates=drop_duplicates)  # fmt: skip
-    settings = ConvertSettings(to=to, block_tokens=block_tokens, sessions=not no_sessions)
-    document = run_convert(paths, options, settings, output, force=force, as_json=as_json)
+    settings = ConvertSettings(to=to, block_tokens=reading.block_tokens, sessions=not no_sessions)
+    document = run_convert(paths, reading, settings, output, force=force, as_json=as_json)
     show_warnings(document["warnings"])
     click.echo(convert_sentence(document), err=True)
     if as_json:

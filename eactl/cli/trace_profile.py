@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from eactl.cli.options import output_options, trace_options
+
+if TYPE_CHECKING:
+    from eactl.trace import TraceOptions
 
 _EPILOG = """\b
 Examples:
@@ -20,14 +24,10 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @trace_options
-@click.option("--drop-duplicates", is_flag=True, help="Leave out sessions that repeat an earlier one under another id.")
 @output_options
 def profile(
     paths: tuple[Path, ...],
-    format_name: str | None,
-    block_tokens: int | None,
-    skip_bad_lines: bool,
-    drop_duplicates: bool,
+    reading: TraceOptions,
     as_json: bool,
     output: Path | None,
     force: bool,
@@ -42,16 +42,13 @@ def profile(
     from eactl.report.document import emit
     from eactl.report.files import refuse_overwrite
     from eactl.report.profile import profile_text
-    from eactl.trace import TraceOptions, open_trace
+    from eactl.trace import open_trace
     from eactl.trace.statistics import profile_trace
 
     if output is not None:
         refuse_overwrite(output, force=force)
-    options = TraceOptions(
-        format=format_name, block_tokens=block_tokens, skip_bad_lines=skip_bad_lines, drop_duplicates=drop_duplicates
-    )  # fmt: skip
     with byte_progress("reading") as progress:
-        stream = open_trace(paths, options, on_bytes=progress)
+        stream = open_trace(paths, reading, on_bytes=progress)
         progress.total(stream.total_bytes)
         document = profile_trace(stream).as_dict()
     plain = {"stable-bounded", "one-task", "not-recorded"}  # the table itself says so
