@@ -26,9 +26,9 @@ def condense_text(result: CheckResult, *, width: int = 100) -> str:
         parts.append(f"{len(result.causes) - _MOST_CAUSES} smaller causes are in the JSON document (--json).")
     session = worst_session(result)
     if session is not None:
-        parts.append(_session(session, result))
+        parts.append(_session(session, result, width))
     parts += [_strategies(result, width), _hysteresis(result, width), _against(result, width)]
-    return "\n\n".join(part for part in parts if part)
+    return _printable("\n\n".join(part for part in parts if part))
 
 
 def worst_session(result: CheckResult) -> Session | None:
@@ -41,7 +41,7 @@ def worst_session(result: CheckResult) -> Session | None:
 
 def place(turn: Turn) -> str:
     """Where a break lies, in words."""
-    parts = [f"session {turn.session}", f"turn {turn.turn}"]
+    parts = [f"session {one_line(turn.session)}", f"turn {turn.turn}"]
     where = turn.where
     if where is not None:
         if where.message is not None:
@@ -63,7 +63,7 @@ def quoted(where: Where | None) -> list[tuple[str, str]]:
     """The two quotes with their labels, on one line each; empty where nothing is quoted."""
     if where is None or (where.before is None and where.after is None):
         return []
-    return [("was", _one_line(where.before)), ("is", _one_line(where.after))]
+    return [("was", one_line(where.before)), ("is", one_line(where.after))]
 
 
 def ledger_sentence(cause: CauseTotal, result: CheckResult) -> str:
@@ -138,7 +138,7 @@ def _cause(number: int, cause: CauseTotal, result: CheckResult, width: int) -> s
         f"{title}{more}",
         f"{_INDENT}{times} in {sessions}: {human_count(cause.lost_tokens)} tokens lost "
         f"({cause.lost_tokens / total if total else 0:.1%} of all), {cause.chunks_lost:,} whole chunks",
-        f"{_INDENT}{'at' if cause.breaks == 1 else 'worst at'} {place(cause.worst)}",
+        _wrapped(f"{'at' if cause.breaks == 1 else 'worst at'} {place(cause.worst)}", width, _INDENT),
     ]
     lines += [f"{_INDENT}{_INDENT}{label:<4}{text}" for label, text in quoted(cause.worst.where)]
     sentence = ledger_sentence(cause, result)
@@ -148,15 +148,15 @@ def _cause(number: int, cause: CauseTotal, result: CheckResult, width: int) -> s
     return "\n".join(lines)
 
 
-def _session(session: Session, result: CheckResult) -> str:
-    rows = list(_rows(session.turns))
+def _session(session: Session, result: CheckResult, width: int) -> str:
+    rows = list(_rows(session.turns, max(28, width - 56)))
     what = "the session that loses most" if result.summary.lost_tokens else "the longest session"
-    return f"Session {session.session}, {what}\n" + table(
+    return f"Session {one_line(session.session)}, {what}\n" + table(
         rows, ["turn", "prompt", "stable", "fresh", "removed", "lost", ""], left=()
     )
 
 
-def _rows(turns: Sequence[Turn]) -> Iterator[list[str]]:
+def _rows(turns: Sequence[Turn], label_width: int) -> Iterator[list[str]]:
     """Breaks with the turns around them; runs of turns that only grew are folded into one line."""
     shown = {0, len(turns) - 1}
     for number, turn in enumerate(turns):
@@ -172,12 +172,12 @@ def _rows(turns: Sequence[Turn]) -> Iterator[list[str]]:
             yield ["", "", "", "", "", "", f"... {number - last - 1:,} turns that only grew"]
         last = number
         turn = turns[number]
-        label = turn.cause + (f": {turn.kind}" if turn.kind else "")
+        label = turn.cause + (f": {one_line(turn.kind)}" if turn.kind else "")
         yield [
             str(turn.turn), f"{turn.prompt_tokens:,}", f"{turn.stable_tokens:,}", f"{turn.fresh_tokens:,}",
             f"{turn.removed_tokens:,}" if turn.removed_tokens else "",
             f"{turn.lost_tokens:,}" if turn.lost_tokens else "",
-            textwrap.shorten(label, 72, placeholder=" ..."),
+            textwrap.shorten(label, label_width, placeholder=" ..."),
         ]  # fmt: skip
     if left_out:
         yield ["", "", "", "", "", "", f"... {left_out:,} more turns (--json has all)"]
@@ -190,7 +190,8 @@ def strategy_rows(strategies: Sequence[Strategy], *, pays: bool = True) -> tuple
     rows = []
     for row in strategies:
         cells = [
-            _short(row.name), f"{row.mean_prompt_tokens:,.0f}", f"{row.stable_share:.1%}", human_count(row.fresh_tokens),
+            _short(row.name), f"{row.mean_prompt_tokens:,.0f}", f"{row.stable_share:.1%}",
+            human_count(row.fresh_tokens),
             f"{row.edits:,}", human_count(row.own_prompt_tokens) if row.own_calls else "",
             f"{row.amortised_tokens_per_turn:,.0f}" if row.edits else "",
             *([_pays_after(row, base)] if pays else []),
@@ -259,6 +260,12 @@ def _wrapped(text: str, width: int, indent: str = "") -> str:
     )  # fmt: skip
 
 
-def _one_line(text: str | None) -> str:
+def one_line(text: str | None) -> str:
+    """Text from a log on one line, with nothing in it that a terminal would obey."""
     shown = (text or "").replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown) or "(nothing)"
+
+
+def _printable(text: str) -> str:
+    """The whole answer, file names and the like included, without control characters but line ends."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
