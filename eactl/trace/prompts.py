@@ -164,7 +164,7 @@ class PromptEncoder:
     def _cut(self, text: str) -> list[str]:
         """The text in pieces that begin with a special token: none of them changes how its neighbours are encoded."""
         if self._boundaries is None:
-            return [text] if text else []
+            return text_blocks(text) if self.tokenizer.splits_at_line_ends else [text] if text else []
         starts = [match.start() for match in self._boundaries.finditer(text)]
         bounds = [0, *starts, len(text)] if not starts or starts[0] else [*starts, len(text)]
         return [text[a:b] for a, b in pairwise(bounds) if a < b]

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import jinja2
@@ -107,20 +108,17 @@ def main() -> None:
     setup = json.loads(sys.stdin.buffer.readline())
     made = environment()
     limit(setup["memory_bytes"])
-    template: jinja2.Template | None = None
+    compiled: list[jinja2.Template] = []
+    _say({"text": ""})
 
-    def compiled() -> str:
-        nonlocal template
-        template = made.from_string(setup["template"], globals=setup["globals"])
-        return ""
+    def work(request: dict[str, Any]) -> str:
+        if not compiled:  # only now: compiling computes constants, so it may take its time as well
+            compiled.append(made.from_string(setup["template"], globals=setup["globals"]))
+        return render(compiled[0], request, setup["longest"])
 
-    _say(answer(compiled))
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        if template is None:
-            break
-        ready = template
-        _say(answer(lambda ready=ready, request=request: render(ready, request, setup["longest"])))  # type: ignore[misc]
+        _say(answer(partial(work, request)))
 
 
 def _say(message: dict[str, Any]) -> None:
