@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from eactl.model.families import KNOWN, refuse_unknown_attention, refuse_without_kv
+from eactl.model.families import KNOWN, MULTI_HEAD, refuse_unknown_attention, refuse_without_kv
 from eactl.model.fields import MAX_HEAD_DIM, MAX_HEADS, MAX_HIDDEN, MAX_LAYERS, MAX_WINDOW, Fields
 from eactl.model.kvdtype import KvDtype, parse_kv_dtype
 from eactl.model.schedule import (
@@ -72,6 +72,7 @@ class ModelShape:
     mtp_layers: int = 0
     mtp: tuple[KvLayer, ...] | None = ()  # KV of one layer of multi-token prediction; None when it is not known
     is_known_family: bool = True
+    assumes_multi_head: bool = False  # no field gives the KV heads, and the family usually has one
 
 
 def read_shape(config: Mapping[str, object], *, model: str | None = None) -> ModelShape:
@@ -111,6 +112,7 @@ def read_shape(config: Mapping[str, object], *, model: str | None = None) -> Mod
         mtp_layers=mtp_count(fields),
         mtp=None if slides else reader.with_indexer(full),
         is_known_family=family in KNOWN,
+        assumes_multi_head=reader.assumes_multi_head,
     )
 
 
@@ -123,6 +125,7 @@ class _LayerReader:
         self.query_heads = fields.required(_HEADS, "the number of query heads", high=MAX_HEADS)
         self.query_heads_by_layer = self._by_layer("num_attention_heads_per_layer", count)
         self.kv_heads_by_layer = self._by_layer("num_key_value_heads_per_layer", count)
+        self.assumes_multi_head = False
         self.window = window_tokens(fields)
         self.latent = None if family == "minicpm3" else fields.integer("kv_lora_rank", high=MAX_HIDDEN)
         self.indexers = self._indexers(count)
@@ -242,7 +245,9 @@ class _LayerReader:
             if inner.text("attn_type") == "multiquery_attention":
                 return 1
             return inner.integer("kv_n_heads", high=MAX_HEADS) or self.query_heads
-        return fields.first(_KV_HEADS, high=MAX_HEADS) or self.query_heads
+        given = fields.first(_KV_HEADS, high=MAX_HEADS)
+        self.assumes_multi_head = given is None and family not in MULTI_HEAD
+        return given or self.query_heads
 
     def _own(self, position: int) -> Fields | None:
         """Overrides that a configuration may hold for single layers."""

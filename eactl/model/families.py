@@ -27,6 +27,12 @@ ENCODER_ONLY = _names(
 DIFFUSION = _names("diffusion_gemma diffusion_gemma_text dream llada llada_moe sdar")
 ATTENTION_FREE = _names("falcon_mamba mamba mamba2 rwkv rwkv5 rwkv6 rwkv7 rwkv_v7 xlstm")
 
+# Families in which no field for KV heads means as many as query heads.
+MULTI_HEAD = _names(
+    "baichuan bloom falcon gpt2 gpt_bigcode gpt_neox gptj internlm jais llama minicpm minicpm3 mpt opt orion persimmon "
+    "phi qwen RefinedWeb RefinedWebModel xverse"
+)
+
 # Reviewed families: what is not read from their configuration does not change their KV.
 KNOWN = _names(
     """afmoe apertus arcee arctic aya_vision baichuan bailing_moe bamba bloom chatglm cohere cohere2 cohere2_vision

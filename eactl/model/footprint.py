@@ -7,10 +7,11 @@ follow the rules by which vLLM lays out their caches (``AttentionSpec`` page siz
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eactl.errors import UsageError
 from eactl.model.attention import INDEXER, MLA, KvLayer, ModelShape, read_shape
+from eactl.model.footprint_notes import notes_on
 from eactl.model.kvdtype import KvDtype, parse_kv_dtype
 
 MAX_TP = 1024
@@ -123,8 +124,6 @@ def footprint(
 
 def weigh(shape: ModelShape, *, tp: int, kv_dtype: str = "auto", model: str | None = None) -> Footprint:
     """The footprint of a shape that was read before. Raises UsageError for an impossible TP or data type."""
-    from eactl.model.footprint_notes import notes_on
-
     if isinstance(tp, bool) or not isinstance(tp, int) or not 1 <= tp <= MAX_TP:
         raise UsageError(f"{tp!r} ranks", where="--tp", hint=f"give a whole number from 1 to {MAX_TP}")
     if (reason := why_not(shape, tp)) is not None:
@@ -148,7 +147,7 @@ def weigh(shape: ModelShape, *, tp: int, kv_dtype: str = "auto", model: str | No
         mtp_layers=shape.mtp_layers,
         mtp_bytes_per_token_rank=mtp,
     )
-    return notes_on(bare, shape, requested_dtype=kv_dtype)
+    return replace(bare, notes=notes_on(bare, shape, requested_dtype=kv_dtype))
 
 
 def why_not(shape: ModelShape, tp: int) -> str | None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from eactl.model.attention import INDEXER, MLA, ModelShape
-from eactl.model.footprint import Footprint
+from eactl.model.kvdtype import KvDtype
 from eactl.units import human_bytes
 
-_DEFAULT_CHUNK_TOKENS = 256  # LMCache's
+if TYPE_CHECKING:
+    from eactl.model.footprint import Footprint
 
 
-def notes_on(result: Footprint, shape: ModelShape, *, requested_dtype: str) -> Footprint:
-    """``result`` with its notes, most important first."""
-    notes = (*_tier(result, shape), *_copies(result, shape), *_assumed(result, shape, requested_dtype))
-    return replace(result, notes=notes)
+def notes_on(result: Footprint, shape: ModelShape, *, requested_dtype: str) -> tuple[str, ...]:
+    """The notes that belong to ``result``, most important first."""
+    return (*_tier(result, shape), *_copies(result, shape), *_assumed(result, shape, requested_dtype))
 
 
 def _tier(result: Footprint, shape: ModelShape) -> Iterator[str]:
@@ -25,11 +25,12 @@ def _tier(result: Footprint, shape: ModelShape) -> Iterator[str]:
             f"Sizing uses all attention layers ({human_bytes(result.bytes_per_token_rank)} per token and rank): "
             "LMCache keeps windowed layers for every token too, although the engine needs only their last window."
         )
-        short = min((window for kind, window in windows if kind == "sliding"), default=None)
-        if short is not None and short < _DEFAULT_CHUNK_TOKENS:
+        window = min((window for kind, window in windows if kind == "sliding"), default=None)
+        if window is not None:
             yield (
-                f"LMCache's multi-process server keeps only the last {short} tokens of each chunk in sliding layers, "
-                "so there a tier holds more tokens than this count says; in-process it does not."
+                f"Where the sliding window ({window:,} tokens) is shorter than a chunk, LMCache's multi-process server "
+                "keeps only that much of each chunk in sliding layers, and a tier holds more tokens than counted here; "
+                "in-process it does not."
             )
     if shape.state_layers:
         state = result.state_bytes_per_sequence_rank
@@ -81,7 +82,7 @@ def _assumed(result: Footprint, shape: ModelShape, requested: str) -> Iterator[s
         yield "The config names no data type; 16 bits are assumed, as engines do."
     elif requested.lower() == "auto" and shape.dtype is not None and shape.dtype.name == "float32":
         yield "The config says float32; engines serve such models in 16 bits, and so does this count."
-    if result.kv_dtype not in ("bfloat16", "float16", "float32"):
+    if KvDtype(result.kv_dtype).is_quantised:
         yield (
             "A tier need not keep the GPU's KV format: compare with the bytes of the first stored chunk over its "
             "tokens, and give --kv-bytes-per-token to size if they differ."
@@ -91,6 +92,11 @@ def _assumed(result: Footprint, shape: ModelShape, requested: str) -> Iterator[s
         added = f"adds {extra:,} bytes per token and rank" if extra is not None else "adds KV of its own"
         layers = "MTP layer" if result.mtp_layers == 1 else f"{result.mtp_layers} MTP layers"
         yield f"Speculative decoding with the checkpoint's {layers} {added}, not counted here."
+    if shape.assumes_multi_head:
+        yield (
+            f"The config gives no number of KV heads; {shape.query_heads}, one for each query head, are assumed. Check "
+            "that: with grouped queries the KV is several times smaller."
+        )
     if not shape.is_known_family:
         kind = f"Model type {shape.family!r} is not known here" if shape.family else "The config has no model_type"
         yield f"{kind}; its fields describe {_described(result)}, and nothing in it says otherwise."

@@ -17,7 +17,7 @@ DS_MLA_DIM = 576
 
 _ALIASES = {
     "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32",
-    "fp8_inc": "fp8_e4m3", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2",
+    "fp8_inc": "fp8_e4m3", "nvfp4_4over6": "nvfp4", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2",
 }  # fmt: skip
 
 _SIDE_BYTES: dict[str, Callable[[int], int]] = {
@@ -30,6 +30,7 @@ _SIDE_BYTES: dict[str, Callable[[int], int]] = {
     "int8": lambda dim: dim,
     "fp8_per_token_head": lambda dim: dim + SCALE_BYTES,
     "int8_per_token_head": lambda dim: dim + SCALE_BYTES,
+    "int4_per_token_head": lambda dim: dim // 2 + SCALE_BYTES,
     "nvfp4": lambda dim: dim // 2 + dim // NVFP4_GROUP,  # two values a byte, one scale byte a group
 }
 

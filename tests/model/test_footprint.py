@@ -85,7 +85,7 @@ def test_an_mla_hybrid_is_kept_by_every_rank() -> None:
         ("auto", 10 * 4 * 256 * 2), ("bfloat16", 20480), ("torch.float16", 20480), ("BF16", 20480), ("float32", 40960),
         ("fp8", 10240), ("fp8_e4m3", 10240), ("fp8_e5m2", 10240), ("int8", 10240),
         ("fp8_per_token_head", 10 * 4 * 2 * (128 + 4)), ("int8_per_token_head", 10560),
-        ("nvfp4", 10 * 4 * 2 * (64 + 8)),
+        ("int4_per_token_head", 10 * 4 * 2 * (64 + 4)), ("nvfp4", 10 * 4 * 2 * (64 + 8)), ("nvfp4_4over6", 5760),
     ],
 )  # fmt: skip
 def test_the_kv_data_type_sets_the_bytes_of_an_element(name: str, expected: int) -> None:
@@ -248,6 +248,14 @@ def test_an_unlisted_family_of_plain_fields_is_read_and_marked() -> None:
     result = footprint(config, tp=4)
     assert result.bytes_per_token_rank == 5120
     assert any("'brandnew' is not known here" in note for note in result.notes)
+
+
+def test_kv_heads_that_no_field_gives_are_marked_as_assumed() -> None:
+    config = {key: value for key, value in BY_NAME["grouped-query attention"].config.items() if "key_value" not in key}
+    result = footprint(config)
+    assert result.bytes_per_token_rank == 4 * 20480  # 16 KV heads instead of 4
+    assert any("no number of KV heads; 16, one for each query head, are assumed" in note for note in result.notes)
+    assert not any("assumed" in note for note in footprint(BY_NAME["multi-head attention"].config).notes)
 
 
 def test_layers_of_one_kind_are_one_group_in_the_order_of_the_model() -> None:
