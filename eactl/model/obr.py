@@ -118,7 +118,8 @@ class ObrResult:
         if quadratic > 0:
             root = math.sqrt(gain * gain + 4 * quadratic * overhead)
             # The form without cancellation for a positive gain, the plain one for a negative.
-            return 2 * overhead / (gain + root) if gain > 0 else (root - gain) / (2 * quadratic)
+            tokens = 2 * overhead / (gain + root) if gain > 0 else (root - gain) / (2 * quadratic)
+            return tokens if math.isfinite(tokens) else None
         return overhead / gain if gain > 0 else None
 
     def restores_per_store(self, tokens: float) -> float | None:

@@ -37,17 +37,22 @@ class _Session:
         A sample during which another request finished, or whose prompt was found in a cache, is thrown away and taken
         again. Raises CannotRunHereError when that keeps happening.
         """
-        while True:
+        for _ in range(_MOST_SPOILT):
             before = self.client.counters()
             usage = self.client.complete(self.model, unique_prompt(self.vocabulary, tokens), max_tokens=1)
             added = self._settled(before)
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
             if added.requests != 1:
-                self._spoil("other-traffic", "another request finished during every sample")
+                self.spoilt["other-traffic"] += 1
             elif cached or added.gpu_hits or added.host_hits or (added.computed or tokens) < tokens:
-                self._spoil("cache-hit", "the server finds random prompts in its cache")
+                self.spoilt["cache-hit"] += 1
             else:
                 return added.prefill_s
+        if self.spoilt["cache-hit"] >= self.spoilt["other-traffic"]:
+            what, hint = "the server finds random prompts in its cache", "probe vLLM itself, not a proxy before it"
+        else:
+            what, hint = "another request finished during every sample", "probe while nobody else uses the server"
+        raise CannotRunHereError(what, where=f"--url {self.client.base}", hint=hint)
 
     def _settled(self, before: Counters) -> Counters:
         """The counters once the request is in them: the server books it just after it has answered."""
@@ -57,16 +62,6 @@ class _Session:
             if added.requests >= 1 or time.monotonic() > end:
                 return added
             time.sleep(0.01)
-
-    def _spoil(self, kind: str, what: str) -> None:
-        self.spoilt[kind] += 1
-        if self.spoilt[kind] > _MOST_SPOILT + 2 * len(self.findings.points):
-            hint = (
-                "probe while nobody else uses the server"
-                if kind == "other-traffic"
-                else "it must serve alone, and without a proxy that rewrites prompts"
-            )
-            raise CannotRunHereError(what, where=f"--url {self.client.base}", hint=hint)
 
     def wait_for_running(self, count: int) -> None:
         """Until ``count`` requests are decoding. Raises CannotRunHereError when they never do."""

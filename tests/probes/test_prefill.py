@@ -107,7 +107,7 @@ def test_weights_are_those_of_one_of_each_block() -> None:
 
 def test_layers_are_timed_at_several_lengths_and_multiplied() -> None:
     decoder, findings = read_decoder(DENSE), PrefillFindings("layers")
-    measure_layers(findings, device="cpu", decoder=decoder, tp=1, lengths=(16, 64, 256), seconds=0.5)
+    measure_layers(findings, device="cpu", decoder=decoder, tp=1, lengths=(16, 64, 256), seconds=30)
     assert [point.tokens for point in findings.points] == [16, 64, 256]
     figures = findings.figures()
     assert figures is not None
