@@ -53,7 +53,7 @@ def test_the_wheel_holds_every_source_file_of_the_three_packages_and_their_data(
         str(path.relative_to(base))
         for package, base in TREES.items()
         for path in (base / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not {"__pycache__", ".mypy_cache"} & set(path.parts)
     }
     assert {"eactl/py.typed", "eactl/cli/__init__.py", "eactl_plugins/__init__.py"} <= sources
     assert {name for name in names_in(wheel) if name.split("/")[0] in PACKAGES} == sources

@@ -53,10 +53,7 @@ def _walk(command: click.Command, name: str, summary: str, parent: click.Context
     if isinstance(command, click.Group):
         table = getattr(command, "table", {})
         for child_name in command.list_commands(ctx):
-            try:
-                child = command.get_command(ctx, child_name)
-            except ModuleNotFoundError:
-                continue
+            child = command.get_command(ctx, child_name)
             if child is None:
                 raise LookupError(f"{ctx.command_path} lists {child_name!r} but has no such command")
             line = table[child_name][1] if child_name in table else child.get_short_help_str(200)

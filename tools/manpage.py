@@ -89,20 +89,22 @@ def _term(word: str) -> str:
 
 def _epilog(text: str) -> list[str]:
     """What stands below the options in ``--help``: a line that ends with a colon heads the indented lines after it."""
-    sections: list[tuple[str, list[str]]] = []
-    for row in (line for line in text.splitlines() if line.strip() not in ("", "\b")):
-        if row.rstrip().endswith(":") and not row.startswith(" "):
-            sections.append((row.rstrip().rstrip(":"), []))
-        elif sections:
-            sections[-1][1].append(row)
-        else:
-            sections.append(("Notes", [row]))
+    sections: dict[str, list[str]] = {}
+    notes: list[str] = []
+    for paragraph in re.split(r"\n(?:\s*\n|\x08\n)+", text.strip("\b\n")):
+        body = notes
+        for row in paragraph.replace("\b\n", "").splitlines():
+            if row.rstrip().endswith(":") and not row.startswith(" "):
+                body = sections.setdefault(row.strip().rstrip(":"), [])
+            else:
+                body.append(row)
     lines: list[str] = []
-    for title, rows in sections:
+    for title, rows in sections.items():
+        name, _, aside = title.partition(" (")
         verbatim = all(row.startswith(" ") for row in rows)
         body = [".EX", *map(roff, rows), ".EE"] if verbatim else _fill(" ".join(rows))
-        lines += _section(roff(title.upper()), body)
-    return lines
+        lines += _section(roff(name.upper()), [*_fill(f"({aside}" if aside else ""), *body])
+    return lines + _section("NOTES", _fill(" ".join(notes)))
 
 
 def _environment(entry: Entry) -> Iterable[tuple[str, str]]:
