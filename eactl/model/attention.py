@@ -32,6 +32,7 @@ _KV_HEADS = (
 )  # fmt: skip
 _HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model", "dim")
 _HEAD_DIM = ("head_dim", "hidden_size_per_head", "attention_head_dim")
+_MAX_NESTING = 4
 _INNER = ("text_config", "llm_config", "language_config", "thinker_config")
 
 # google/gemma-3-4b-it leaves these to its class; every larger Gemma 3 states its own.
@@ -262,16 +263,19 @@ class _LayerReader:
 
 
 def _text_fields(root: Fields) -> Fields:
-    """The part that describes the language model: configurations of multimodal models nest it."""
-    for name in _INNER:
-        inner = root.nested(name)
-        if inner is not None and (_has_layers(inner) or not _has_layers(root)):
-            return _text_fields(inner)
-    return root
+    """The part that describes the language model: configurations of multimodal models nest it, some of them twice."""
+    fields = root
+    for _ in range(_MAX_NESTING):
+        parts = (fields.nested(name) for name in _INNER)
+        inner = next((p for p in parts if p is not None and (_says_layers(p) or not _says_layers(fields))), None)
+        if inner is None:
+            return fields
+        fields = inner
+    raise root.wrong(f"the language model is nested more than {_MAX_NESTING} levels deep")
 
 
-def _has_layers(fields: Fields) -> bool:
-    return any(fields.has(name) for name in (*LAYERS, "hybrid_override_pattern", *_INNER))
+def _says_layers(fields: Fields) -> bool:
+    return any(fields.has(name) for name in (*LAYERS, "hybrid_override_pattern", "layers_block_type"))
 
 
 def _model_dtype(root: Fields, fields: Fields) -> KvDtype | None:

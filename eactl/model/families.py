@@ -77,7 +77,7 @@ _READ = _names(
 _HARMLESS = re.compile(
     r"_?(attn|attention)_?(bias|dropout|drop|pdrop|probs_dropout_prob|logit_softcapping|implementation|scale|scaling"
     r"|multiplier|output_gate|out_bias|qkv_bias|internal)|qkv_bias|head_bias|lm_head.*|.*norm.*|.*expert.*|.*moe.*|.*mlp.*"
-    r"|first_k_dense_replace|decoder_sparse_step|use_cache|initializer.*|layerdrop|.*dropout.*|tie_.*|.*token_(id|index)"
+    r"|first_k_dense_replace|decoder_sparse_step|use_cache|cache_implementation|initializer.*|layerdrop|.*dropout.*|tie_.*|.*token_(id|index)"
     r"|(image|video|audio|vision)_.*|chunk_size_feed_forward|.*rope.*|quantization_config|gradient_checkpointing"
     r"|q_lora_rank|qk_nope_head_dim|.*activation.*|query_pre_attn_scalar|shared_intermediate_size"
 )

@@ -15,6 +15,7 @@ MAX_HIDDEN = 1 << 20
 MAX_WINDOW = 1 << 30
 
 _CHECK_FILE = "check the file against the model's published config.json"
+_ADD_FIELD = "add it: a value that a file leaves to software defaults is not guessed"
 _OWN_NUMBER = "measure its bytes per token in the engine and give those (--kv-bytes-per-token of eactl size)"
 
 
@@ -61,7 +62,8 @@ class Fields:
         names = tuple(names)
         value = self.first(names, high=high)
         if value is None:
-            raise self.wrong(f"{meaning} is missing ({' or '.join(names)})")
+            what = f"{meaning} is missing ({' or '.join(names)})"
+            raise UsageError(what, where=self.where, hint=_ADD_FIELD)
         return value
 
     def items(self, name: str) -> list[object] | None:

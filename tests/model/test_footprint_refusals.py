@@ -175,6 +175,22 @@ def test_the_part_of_a_nested_configuration_is_named() -> None:
     assert "head_dim is 'x', not a whole number, model M: text_config" in refusal(config, model="M")
 
 
+def test_a_nested_part_that_leaves_its_sizes_to_class_defaults_is_named() -> None:
+    config = {"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}}
+    assert refusal(config, model="M") == (
+        "the number of layers is missing (num_hidden_layers or n_layer or n_layers or num_layers), model M: text_config, "
+        "add it: a value that a file leaves to software defaults is not guessed"
+    )
+
+
+def test_the_language_model_may_be_nested_twice_but_not_endlessly() -> None:
+    config: dict[str, Any] = {"model_type": "outer", "thinker_config": {"text_config": GQA}}
+    assert footprint(config).bytes_per_token_rank == 20480
+    for _ in range(300):
+        config = {"text_config": config}
+    assert "nested more than 4 levels deep" in refusal(config)
+
+
 @pytest.mark.parametrize("config", [{}, {"a": 1}, {"text_config": {}}, {"text_config": {"text_config": None}}])
 def test_a_configuration_of_something_else_is_refused(config: dict[str, Any]) -> None:
     assert "is missing" in refusal(config)
