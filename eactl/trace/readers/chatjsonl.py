@@ -62,6 +62,8 @@ class ChatJsonlReader(TextReader):
                 return None
             if isinstance(body.get("prompt"), (str, list)) and "trace" not in str(record.get("schema", "")):
                 return None
+            if "model" in body and isinstance(body.get("input"), (str, list)):
+                return None  # the Responses API
             if _counts_only(record, body):
                 return None
         return "no 'messages'"
