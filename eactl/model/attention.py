@@ -88,7 +88,7 @@ def read_shape(config: Mapping[str, object], *, model: str | None = None) -> Mod
         refuse_without_kv(fields)
     family = fields.text("model_type") or root.text("model_type") or ""
     refuse_unknown_attention(fields, family)
-    if family == "gemma3_text" and not any(fields.has(name) for name in _GEMMA3_4B):
+    if family == "gemma3_text" and fields.values.get("hidden_size") == 2560 and not fields.has("num_attention_heads"):
         fields = replace(fields, values={**_GEMMA3_4B, **fields.values})
 
     count = layer_count(fields, family)

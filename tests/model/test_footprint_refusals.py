@@ -170,6 +170,12 @@ def test_a_missing_field_is_not_filled_from_class_defaults() -> None:
     assert "the number of layers is missing" in refusal({"model_type": "glm4_moe", "num_attention_heads": 96})
 
 
+def test_only_the_gemma_that_is_published_without_its_heads_is_known_by_heart() -> None:
+    config = {"model_type": "gemma3_text", "num_hidden_layers": 34, "hidden_size": 2560, "sliding_window": 1024}
+    assert footprint({"model_type": "gemma3", "text_config": config}).bytes_per_token_rank == 34 * 4 * 512 * 2
+    assert "the number of query heads is missing" in refusal({**config, "hidden_size": 3840})
+
+
 def test_the_part_of_a_nested_configuration_is_named() -> None:
     config = {"model_type": "gemma3", "text_config": {**GQA, "head_dim": "x"}}
     assert "head_dim is 'x', not a whole number, model M: text_config" in refusal(config, model="M")
@@ -178,8 +184,8 @@ def test_the_part_of_a_nested_configuration_is_named() -> None:
 def test_a_nested_part_that_leaves_its_sizes_to_class_defaults_is_named() -> None:
     config = {"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}}
     assert refusal(config, model="M") == (
-        "the number of layers is missing (num_hidden_layers or n_layer or n_layers or num_layers), model M: text_config, "
-        "add it: a value that a file leaves to software defaults is not guessed"
+        "the number of layers is missing (num_hidden_layers or n_layer or n_layers or num_layers), "
+        "model M: text_config, add it: a value that a file leaves to software defaults is not guessed"
     )
 
 
