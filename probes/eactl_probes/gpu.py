@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from eactl import hostinfo
@@ -63,8 +63,14 @@ class Nvml:
         return None if handle is None else self._link(self._parent(handle))
 
     def _handle(self, uuid: str) -> Any | None:
-        full = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-        return self._ask(lambda: self._nvml.nvmlDeviceGetHandleByUUID(full))
+        for prefix in ("",) if uuid.startswith(("GPU-", "MIG-")) else ("GPU-", "MIG-"):  # torch leaves it out
+            handle = self._by_full_uuid(prefix + uuid)
+            if handle is not None:
+                return handle
+        return None
+
+    def _by_full_uuid(self, uuid: str) -> Any | None:
+        return self._ask(lambda: self._nvml.nvmlDeviceGetHandleByUUID(uuid))
 
     def _parent(self, handle: Any) -> Any:
         """The physical GPU of a MIG slice; the GPU itself otherwise. Links and PCI addresses belong to it."""
@@ -113,6 +119,33 @@ class Nvml:
             return question()
         except (self._nvml.NVMLError, AttributeError):  # AttributeError: a binding older than the question
             return None
+
+
+def gpus_of_torch(nvml: Nvml | None, notices: Notices) -> Iterator[GpuFacts]:
+    """The GPUs as torch numbers them, with what NVML adds. Other processes are counted before torch becomes one."""
+    before = {facts.uuid: facts for facts in nvml.gpus()} if nvml else {}
+    import torch
+
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        uuid = str(getattr(properties, "uuid", ""))
+        facts = nvml.by_uuid(uuid, index) if nvml and uuid else None
+        if facts is None:
+            total = int(properties.total_memory)
+            facts = GpuFacts(index, properties.name, uuid, None, total, None, None, None, None, None, None, None)
+        earlier = before.get(facts.uuid)
+        facts = replace(facts, other_processes=earlier.other_processes if earlier else None)
+        if facts.other_processes:
+            notices.add(
+                "gpu-busy", f"{facts.other_processes} other process(es) on GPU {index}: rates may be too low",
+                "stop them, or read the result as the rate under their load",
+            )  # fmt: skip
+        if facts.uuid.startswith("MIG-"):
+            notices.add(
+                "mig-slice", f"GPU {index} is a MIG slice: it shares the host link with the other slices",
+                "measure with the neighbours as busy as in production",
+            )  # fmt: skip
+        yield facts
 
 
 @contextmanager

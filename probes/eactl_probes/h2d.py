@@ -12,7 +12,7 @@ from eactl.errors import UsageError
 from eactl.model.link import LinkState
 from eactl.units import GIB, KIB, MIB, human_bytes
 from eactl_probes.copying import Copier, CpuCopier, CudaCopier, observed_node
-from eactl_probes.gpu import GpuFacts, Nvml, nvml_session
+from eactl_probes.gpu import GpuFacts, Nvml, gpus_of_torch, nvml_session
 from eactl_probes.h2d_buffers import Placement, buffers, buffers_for_all
 from eactl_probes.h2d_series import (
     Buffers,
@@ -104,7 +104,7 @@ def measure_h2d(
     on_gpu = findings.device == "cuda"
     with nvml_session(findings.notices, expected=on_gpu) as nvml:
         if on_gpu:
-            findings.gpus.extend(_gpus_here(nvml, findings.notices))
+            findings.gpus.extend(gpus_of_torch(nvml, findings.notices))
         findings.environment |= environment(findings.device)
         with _one_thread_per_rank(findings.device):
             _Run(settings, findings, nvml, progress).all()
@@ -122,33 +122,6 @@ def _one_thread_per_rank(device: str) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _gpus_here(nvml: Nvml | None, notices: Notices) -> Iterator[GpuFacts]:
-    """The GPUs as torch numbers them, with what NVML adds. Other processes are counted before torch becomes one."""
-    before = {facts.uuid: facts for facts in nvml.gpus()} if nvml else {}
-    import torch
-
-    for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        uuid = str(getattr(properties, "uuid", ""))
-        facts = nvml.by_uuid(uuid, index) if nvml and uuid else None
-        if facts is None:
-            total = int(properties.total_memory)
-            facts = GpuFacts(index, properties.name, uuid, None, total, None, None, None, None, None, None, None)
-        earlier = before.get(facts.uuid)
-        facts = replace(facts, other_processes=earlier.other_processes if earlier else None)
-        if facts.other_processes:
-            notices.add(
-                "gpu-busy", f"{facts.other_processes} other process(es) on GPU {index}: rates may be too low",
-                "stop them, or read the result as the rate under their load",
-            )  # fmt: skip
-        if facts.uuid.startswith("MIG-"):
-            notices.add(
-                "mig-slice", f"GPU {index} is a MIG slice: it shares the host link with the other slices",
-                "measure with the neighbours as busy as in production",
-            )  # fmt: skip
-        yield facts
 
 
 class _Run:
@@ -184,6 +157,7 @@ class _Run:
         for placement in placements:
             with buffers(copier, max(self.settings.sizes), placement, self.notices) as pair:
                 sizes = [size for size in self.settings.sizes if size <= pair.host.numel()]
+                self._wake(copier, pair)
                 for direction in _DIRECTIONS:
                     self._series(copier, pair, direction, placement, sizes, budget.share(steps))
                     steps -= 1
@@ -192,6 +166,14 @@ class _Run:
                     steps -= 1
                 if placement == wanted:
                     self._link_during_copies(copier, pair)
+
+    def _wake(self, copier: Copier, pair: Buffers) -> None:
+        """Keep a GPU's link busy until it has clocked up, which takes longer than the warm-up of a small copy."""
+        if self.findings.device == "cuda":
+            awake = Budget(0.3)
+            size = min(64 * MIB, pair.host.numel())
+            while awake.left_s > 0:
+                time_copies(copier, [(pair.device[:size], pair.host[:size])])
 
     def _series(
         self,

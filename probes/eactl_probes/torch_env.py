@@ -84,7 +84,7 @@ def preferred_dtype(device: str) -> torch.dtype:
     import torch
 
     if device == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+        return torch.bfloat16 if torch.cuda.get_device_capability()[0] >= 8 else torch.float16
     flags = hostinfo.cpu_flags()
     return torch.bfloat16 if flags & {"amx_bf16", "avx512_bf16", "bf16"} else torch.float32
 
