@@ -184,7 +184,12 @@ def test_ctrl_c_stops_with_130_and_leaves_no_file_behind(tmp_path: Path) -> None
     target = tmp_path / "big.jsonl"
     arguments = ("trace", "synth", "--profile", "swebench-openhands", "--output", str(target))
     process = subprocess.Popen(
-        [*COMMAND, *arguments], env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*COMMAND, *arguments],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )
     deadline = time.monotonic() + 60
     while (
