@@ -107,10 +107,11 @@ def _weight(options: Mapping[str, Any]) -> TokenWeight:
     weighed = footprint(resolved.config, tp=tp, kv_dtype=options["kv_dtype"], model=resolved.name)
     return TokenWeight(
         bytes_per_token_rank=weighed.tier_bytes_per_token_rank,
+        state_bytes_rank=weighed.tier_chunk_bytes_rank(0),
         tp=tp,
         tier_ranks=weighed.tier_ranks,
         model=resolved.name,
-        notes=weighed.notes,
+        notes=(*resolved.notes, *weighed.notes),
     )
 
 

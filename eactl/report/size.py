@@ -67,6 +67,7 @@ def _facts(result: SizeResult) -> str:
         f"Pool       {agents}: reuse working set {human_gib(pool.working_set_bytes_rank)} per rank (Eq. 5), "
         f"measured knee {human_gib(result.orders[0].knee_bytes_rank)} ({result.orders[0].name} order)",
     ]
+    lines_ += [f"           {note}" for note in result.notes]
     if pool.gamma_g is not None and pool.gpu_kv_tokens is not None:
         verdict = "does not fit" if pool.gamma_g > 1 else "fits"
         lines_.append(

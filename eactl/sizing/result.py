@@ -195,6 +195,7 @@ class SizeResult:
     tp: int
     bytes_per_token_rank: int
     chunk_tokens: int
+    chunk_bytes_rank: int
     notes: tuple[str, ...]
     pool: Pool
     orders: tuple[OrderCurve, ...]
@@ -203,10 +204,6 @@ class SizeResult:
     isolation: Isolation | None
     sources: tuple[dict[str, Any], ...]
     warnings: tuple[dict[str, str], ...]
-
-    @property
-    def chunk_bytes_rank(self) -> int:
-        return self.chunk_tokens * self.bytes_per_token_rank
 
     def as_dict(self) -> dict[str, Any]:
         """The fields of ``eactl.size/1``."""
@@ -218,6 +215,7 @@ class SizeResult:
                 "chunk_bytes_rank": self.chunk_bytes_rank,
                 "tp": self.tp,
                 "model": self.model,
+                "notes": list(self.notes),
             },
             "pool": self.pool.as_dict(),
             "orders": [order.as_dict() for order in self.orders],

@@ -65,6 +65,7 @@ def size_trace(
         tp=settings.weight.tp,
         bytes_per_token_rank=settings.weight.bytes_per_token_rank,
         chunk_tokens=settings.chunk_tokens,
+        chunk_bytes_rank=settings.chunk_bytes_rank,
         notes=settings.weight.notes,
         pool=pool,
         orders=tuple(orders),
@@ -171,7 +172,7 @@ def _pool(workload: Workload, settings: SizeSettings) -> Pool:
     return Pool(
         agents=int(agents) if given else agents,
         agents_given=given,
-        working_set_bytes_rank=working_set_bytes(agents, mean, settings.weight.bytes_per_token_rank),
+        working_set_bytes_rank=working_set_bytes(agents, mean, settings.tier_bytes_per_token_rank),
         gamma_g=gamma_gpu(agents, mean, gpu) if gpu else None,
         gpu_kv_tokens=gpu,
     )

@@ -14,9 +14,13 @@ GPU_BLOCK_TOKENS = 16  # METHOD.md: the GPU cache is counted in blocks of 16 tok
 
 @dataclass(frozen=True)
 class TokenWeight:
-    """What one token of KV occupies in the host tier of one rank, and how many ranks hold such a tier."""
+    """What one token of KV occupies in the host tier of one rank, and how many ranks hold such a tier.
+
+    ``state_bytes_rank`` is the snapshot of the recurrent state that every chunk of a hybrid model carries.
+    """
 
     bytes_per_token_rank: int
+    state_bytes_rank: int = 0
     tp: int = 1
     tier_ranks: int = 1
     model: str | None = None
@@ -61,8 +65,13 @@ class SizeSettings:
 
     @property
     def chunk_bytes_rank(self) -> int:
-        """b·β: what one chunk weighs on one rank."""
-        return self.chunk_tokens * self.weight.bytes_per_token_rank
+        """b·β: what one chunk weighs on one rank (plus a hybrid model's state)."""
+        return self.chunk_tokens * self.weight.bytes_per_token_rank + self.weight.state_bytes_rank
+
+    @property
+    def tier_bytes_per_token_rank(self) -> float:
+        """What one token costs in the tier, its share of the chunk's state included."""
+        return self.chunk_bytes_rank / self.chunk_tokens
 
     @property
     def tiers(self) -> int:

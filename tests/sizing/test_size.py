@@ -128,7 +128,14 @@ def test_the_document_has_the_contracts_fields() -> None:
         "tasks", "calls", "prompt_tokens", "output_tokens", "mean_prompt_tokens", "max_prompt_tokens",
         "stable_tokens", "stable_share", "previous_prompt_shared_tokens",
     }  # fmt: skip
-    assert set(document["footprint"]) == {"bytes_per_token_rank", "chunk_tokens", "chunk_bytes_rank", "tp", "model"}
+    assert set(document["footprint"]) == {
+        "bytes_per_token_rank",
+        "chunk_tokens",
+        "chunk_bytes_rank",
+        "tp",
+        "model",
+        "notes",
+    }
     assert set(document["pool"]) >= {"agents", "working_set_bytes_rank", "gamma_g"}
     [order] = document["orders"]
     assert set(order) >= {"name", "curve", "knee_gib"}
@@ -175,3 +182,10 @@ def test_the_default_grid_surrounds_the_working_set_and_ends_where_nothing_is_le
 def test_a_curve_that_goes_on_far_above_the_working_set_has_no_hole_in_its_grid() -> None:
     grid = [round(size / GIB, 3) for size in default_capacities(5 * GIB, 440 * GIB, [48 * GIB, 160 * GIB], 288 * GIB)]
     assert grid == [1.3, 2.5, 3.8, 5, 6.3, 7.5, 10, 48, 160, 288, 440]
+
+
+def test_a_hybrid_models_chunks_carry_its_state() -> None:
+    # 256 tokens of 4 MiB and a state of 1 GiB: 2 GiB per chunk, so 20 chunks are 40 GiB
+    weight = TokenWeight(4 * MIB, state_bytes_rank=GIB)
+    advice = size_trace(turns(5, 6, 4), SizeSettings(weight), PLENTY).recommendation
+    assert advice.host_bytes_rank == 40 * GIB
