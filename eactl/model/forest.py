@@ -66,7 +66,7 @@ class _Run:
             return None
         kept, stop = self.ids, self.stop
         if len(kept) < len(ids):
-            kept = np.empty(len(ids) + len(ids) // 4, dtype=ids.dtype)
+            kept = np.empty(len(ids) + len(ids) // 2, dtype=ids.dtype)
             kept[:stop] = self.ids[:stop]
         kept[stop : len(ids)] = ids[stop:]
         return kept

@@ -76,12 +76,12 @@ def test_roots_share_nothing() -> None:
 
 
 def test_memory_grows_with_distinct_blocks_not_with_resent_ones() -> None:
-    # 300 turns that each resend all before: 45,150 ids go in, 300 distinct ones are kept, with room for a quarter more
+    # 300 turns that each resend all before: 45,150 ids go in, 300 distinct ones are kept, with room for half as many more
     builder = ForestBuilder()
     root = builder.root("", 1)
     for turn in range(1, 301):
         builder.insert(root, np.arange(turn, dtype=np.int64))
-    assert sum(len(run.ids) for run in builder._run_at.values()) <= 300 * 5 // 4
+    assert sum(len(run.ids) for run in builder._run_at.values()) <= 300 * 3 // 2
     assert len(builder) == 2 + 300
 
 
