@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol, cast
 
 from eactl.errors import TraceError
 
@@ -48,10 +49,10 @@ def shown(path: Path) -> str:
     return "standard input" if is_stdin(path) else str(path)
 
 
-def open_bytes(path: Path) -> BinaryIO:
+def open_bytes(path: Path) -> BufferedReader:
     """The raw bytes of ``path`` (``-``: standard input). Raises TraceError when it cannot be opened."""
     if is_stdin(path):
-        return sys.stdin.buffer
+        return cast(BufferedReader, sys.stdin.buffer)
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -60,11 +61,11 @@ def open_bytes(path: Path) -> BinaryIO:
         raise TraceError(error.strerror or str(error), where=str(path), hint="check the path") from None
 
 
-def raw_chunks(stream: BinaryIO, path: Path, on_bytes: OnBytes | None) -> Iterator[bytes]:
+def raw_chunks(stream: BufferedReader, path: Path, on_bytes: OnBytes | None) -> Iterator[bytes]:
     """The file in pieces; ``on_bytes`` hears how many bytes of the file each piece took."""
     while True:
         try:
-            chunk = stream.read(CHUNK_BYTES)
+            chunk = stream.read1(CHUNK_BYTES)  # what a pipe has now: waiting for a full chunk defers Ctrl-C
         except OSError as error:
             raise TraceError(error.strerror or str(error), where=shown(path), hint="check the disk") from None
         if not chunk:
