@@ -14,6 +14,10 @@ def convert_sentence(document: Mapping[str, Any]) -> str:
     where = "standard output" if document["output"] == "-" else document["output"]
     size = "" if document["output_bytes"] is None else f" ({human_bytes(document['output_bytes'])})"
     return (
-        f"eactl: {document['calls']:,} calls of {document['tasks']:,} tasks, "
+        f"eactl: {_counted(document['calls'], 'call')} of {_counted(document['tasks'], 'task')}, "
         f"{human_count(document['prompt_tokens'])} prompt tokens as {what}, written to {where}{size}"
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
