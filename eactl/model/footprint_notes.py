@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from eactl.model.attention import INDEXER, MLA, ModelShape
+from eactl.model.footprint_result import Footprint
 from eactl.model.kvdtype import KvDtype
 from eactl.units import human_bytes
-
-if TYPE_CHECKING:
-    from eactl.model.footprint import Footprint
 
 
 def notes_on(result: Footprint, shape: ModelShape, *, requested_dtype: str) -> tuple[str, ...]:
