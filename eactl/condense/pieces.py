@@ -43,12 +43,12 @@ def message_pieces(message: Mapping[str, Any]) -> tuple[Piece, ...]:
             break
     pieces.extend(_content(message.get("content"), "content"))
     calls = message.get("tool_calls")
-    if isinstance(calls, Sequence) and not isinstance(calls, str):
+    if isinstance(calls, list):
         for number, call in enumerate(calls):
-            if isinstance(call, Mapping):
+            if isinstance(call, dict):
                 pieces.append(_call(call, f"tool_calls[{number}]"))
     call = message.get("function_call")
-    if isinstance(call, Mapping):
+    if isinstance(call, dict):
         pieces.append(_call({"function": call}, "function_call"))
     return tuple(pieces)
 
@@ -62,12 +62,29 @@ def tool_pieces(tools: Sequence[Any]) -> tuple[Piece, ...]:
 
 def tool_name(tool: Any) -> str:
     """The function's name, in either shape; the text itself when there is none."""
-    if isinstance(tool, Mapping):
+    if isinstance(tool, dict):
         function = tool.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else tool.get("name")
+        name = function.get("name") if isinstance(function, dict) else tool.get("name")
         if isinstance(name, str):
             return name
     return json_text(tool)[:40]
+
+
+def order_is_no_matter(message: Mapping[str, Any]) -> bool:
+    """Whether an equal message is rendered alike: no JSON object in it is written out in the order of its keys."""
+    content = message.get("content")
+    if type(content) is list:
+        if not all(type(part) is dict and type(part.get("text")) is str for part in content):
+            return False
+    elif content is not None and type(content) is not str:
+        return False
+    calls = message.get("tool_calls")
+    if calls is None:
+        return "function_call" not in message
+    return type(calls) is list and all(
+        type(call) is dict and type(call.get("function")) is dict and type(call["function"].get("arguments")) is str
+        for call in calls
+    )
 
 
 def json_text(value: Any) -> str:
@@ -78,10 +95,10 @@ def json_text(value: Any) -> str:
 def _content(content: Any, path: str) -> Iterator[Piece]:
     if isinstance(content, str):
         yield from _text(content, path)
-    elif isinstance(content, Sequence):
+    elif isinstance(content, list):
         for number, part in enumerate(content):
             yield from _part(part, f"{path}[{number}]")
-    elif isinstance(content, Mapping):
+    elif isinstance(content, dict):
         yield from _part(content, path)
 
 
@@ -89,7 +106,7 @@ def _part(part: Any, path: str) -> Iterator[Piece]:
     if isinstance(part, str):
         yield from _text(part, path)
         return
-    if not isinstance(part, Mapping):
+    if not isinstance(part, dict):
         return
     kind = part.get("type", "text")
     if kind in _TEXT_TYPES or (kind not in _CALL_TYPES and isinstance(part.get("text"), str)):
@@ -124,8 +141,8 @@ def _text(text: str, path: str) -> Iterator[Piece]:
 
 def _call(call: Mapping[str, Any], path: str) -> Piece:
     function = call.get("function")
-    body: Mapping[str, Any] = function if isinstance(function, Mapping) else call
-    within = f"{path}.function" if isinstance(function, Mapping) else path
+    body: Mapping[str, Any] = function if isinstance(function, dict) else call
+    within = f"{path}.function" if isinstance(function, dict) else path
     key = next((key for key in ("arguments", "input", "args") if key in body), "arguments")
     return Piece("call", json_text(body.get(key, "")), f"{within}.{key}", str(body.get("name", "")))
 

@@ -8,12 +8,13 @@ looked at by characters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, count
 from operator import is_not
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from eactl.condense.pieces import ATTACHMENT_TOKENS, Piece, message_pieces, tool_pieces
+from eactl.condense.pieces import ATTACHMENT_TOKENS, Piece, message_pieces, order_is_no_matter, tool_pieces
 from eactl.trace.chat import RAW_ROLE, ChatRequest
 from eactl.trace.tokens import Tokenizer
 
@@ -129,7 +130,9 @@ class Segmenter:
     def prompt(self, request: ChatRequest, pool: SegmentPool, like: Prompt | None = None) -> Prompt:
         """``request`` as a Prompt; messages that are the same objects as in ``like`` are not looked at again."""
         segments: list[Segment] = []
-        if like is not None and (same := first_difference(like.request.messages, request.messages)):
+        if like is not None:
+            request = _with_known_messages(request, like.request.messages)
+            same = first_difference(like.request.messages, request.messages)
             at = like.tools_at
             segments = like.segments[:same] if at is None else (like.segments[:at] + like.segments[at + 1 :])[:same]
         for message in request.messages[len(segments) :]:
@@ -143,7 +146,9 @@ class Segmenter:
         response = None
         if request.response is not None:
             response = self._segment("assistant", message_pieces(request.response), pool)
-        starts = [0, *accumulate(segment.tokens for segment in segments)]
+        known = 0 if like is None else first_difference(like.segments, segments)
+        starts = [0] if like is None else like.starts[: known + 1]
+        starts.extend(accumulate((segment.tokens for segment in segments[known:]), initial=starts.pop()))
         visible = starts[-1]
         usage = request.usage
         rendered = None
@@ -181,6 +186,26 @@ class Segmenter:
 def first_difference(old: Sequence[object], new: Sequence[object]) -> int:
     """Index of the first object that is not the same in both, or the shorter length."""
     return next(compress(count(), map(is_not, old, new)), min(len(old), len(new)))
+
+
+def _with_known_messages(request: ChatRequest, known: Sequence[dict[str, Any]]) -> ChatRequest:
+    """The request with the known objects in place of equal ones at its head.
+
+    A log of whole requests repeats every message on every line: the copies are let go at once, and comparing them
+    costs a comparison of memory, not taking them apart.
+    """
+    messages = request.messages
+    same = first_difference(known, messages)
+    end, limit = same, min(len(known), len(messages))
+    while end < limit and (
+        known[end] is messages[end] or (known[end] == messages[end] and order_is_no_matter(messages[end]))
+    ):
+        end += 1
+    if end == same:
+        return request
+    request = copy(request)
+    request.messages = [*known[:end], *messages[end:]]
+    return request
 
 
 def _leading_system(segments: Sequence[Segment]) -> int:
