@@ -91,8 +91,15 @@ class TraceStream:
         else:
             yield from self._readers[0].batches()
         if not any(source.calls for source in self.sources):
-            where = self.sources[0].path if len(self.sources) == 1 else f"{len(self.sources)} files"
-            raise TraceError("the trace holds no calls", where=where, hint="check that it was written completely")
+            raise self._no_calls()
+
+    def _no_calls(self) -> TraceError:
+        where = self.sources[0].path if len(self.sources) == 1 else f"{len(self.sources)} files"
+        for reader in self._readers:
+            if reader.skipped_because:
+                what = f"nothing could be read, the first {reader.skipped_because}"
+                return TraceError(what, where=where, hint="this may be another format; --format names one")
+        return TraceError("the trace holds no calls", where=where, hint="check that it was written completely")
 
     def _merged(self) -> Iterator[Call]:
         owner: dict[str, int] = {}

@@ -417,3 +417,20 @@ def test_no_value_in_any_field_causes_anything_but_an_error_of_ours(line: dict[s
             return
     unit = calls[0].unit_tokens
     assert all(len(call.ids) == call.prompt_tokens // unit for call in calls)
+
+
+def test_a_broken_session_among_others_can_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(SESSION))
+    (tmp_path / "b.json").write_text(json.dumps({**SESSION, "id": "b"}, indent=1)[:-20])
+    error = refused(tmp_path)
+    assert error.what == "the document is cut"
+    trace = open_trace([tmp_path], SKIP)
+    assert [call.task for call in trace] == ["s"]
+    assert [source.skipped for source in trace.sources] == [0, 1]
+    assert trace.sources[1].warnings[0].text.startswith("the session was left out: the document is cut (")
+
+
+def test_when_nothing_is_left_the_first_reason_is_said(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "m.jsonl", {**MOONCAKE, "hash_ids": None})
+    error = refused(path, SKIP)
+    assert error.what == f"nothing could be read, the first {path}:1: 'hash_ids' is null, not a list"

@@ -112,6 +112,11 @@ class Reader(ABC):
         if error.reason in self._reasons or len(self._reasons) < NAMED_LINES:
             self._reasons[error.reason] = self._reasons.get(error.reason, 0) + 1
 
+    @property
+    def skipped_because(self) -> str:
+        """Where and why the first line was left out; empty if none was."""
+        return self._first_skipped
+
     def finish(self) -> None:
         """Report what was left out; call it once, when the file has been read. Raises TraceError if most was bad."""
         early = self.file.ended_early
@@ -120,7 +125,7 @@ class Reader(ABC):
         skipped = self.source.skipped
         if not skipped:
             return
-        if skipped > self.source.calls:
+        if skipped > max(1, self.source.calls):  # one alone may be a whole document among others
             total = skipped + self.source.calls
             raise TraceError(
                 f"{skipped} of {total} lines cannot be read, the first {self._first_skipped}",

@@ -79,11 +79,25 @@ class KvCacheTesterReader(RecordReader):
         return f"{self.file.name}:{self._entries[line - 1].path}" if self._entries else super().at(line)
 
     def batches(self) -> Iterator[list[Call]]:
-        with no_collection():
-            calls = self._session()
+        try:
+            with no_collection():
+                calls = self._session()
+        except TraceError as error:
+            if not self.options.skip_bad_lines:
+                raise
+            self._leave_out(error)
+            return
         self.source.tasks = len(self._tasks)
         self._entries = []
         yield calls
+
+    def _leave_out(self, error: TraceError) -> None:
+        """Count a session that cannot be read as one bad line; others of the trace may be whole."""
+        source = self.source
+        source.calls = source.prompt_tokens = source.output_tokens = source.skipped = 0
+        source.skipped_lines, self._entries = [], []
+        self.bad(1, BadLineError(error.what))
+        self.warn("session-skipped", f"the session was left out: {error.what} ({error.where})", error.hint or "")
 
     def _session(self) -> list[Call]:
         document = self._document()
