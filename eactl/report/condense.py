@@ -16,6 +16,7 @@ _MOST_TURNS = 40
 _FEW_TURNS = 16
 _MOST_CAUSES = 12
 _INDENT = "   "
+_HEADERS = ["turn", "prompt", "stable", "fresh", "removed", "lost", ""]
 
 
 def condense_text(result: CheckResult, *, width: int = 100) -> str:
@@ -149,14 +150,18 @@ def _cause(number: int, cause: CauseTotal, result: CheckResult, width: int) -> s
 
 
 def _session(session: Session, result: CheckResult, width: int) -> str:
-    rows = list(_rows(session.turns, max(28, width - 56)))
+    rows = list(_rows(session.turns))
+    used = [n for n, header in enumerate(_HEADERS) if not header or any(row[n] for row in rows)]
+    headers, rows = [_HEADERS[n] for n in used], [[row[n] for n in used] for row in rows]
+    columns = list(zip(headers, *rows, strict=True))[:-1]  # a header has two spaces of its own, a column two behind
+    taken = sum(max(len(header) + 2, *map(len, cells)) + 2 for header, *cells in columns)
+    for row in rows:
+        row[-1] = textwrap.shorten(row[-1], max(28, width - taken), placeholder=" ...")
     what = "the session that loses most" if result.summary.lost_tokens else "the longest session"
-    return f"Session {one_line(session.session)}, {what}\n" + table(
-        rows, ["turn", "prompt", "stable", "fresh", "removed", "lost", ""], left=()
-    )
+    return f"Session {one_line(session.session)}, {what}\n" + table(rows, headers, left=())
 
 
-def _rows(turns: Sequence[Turn], label_width: int) -> Iterator[list[str]]:
+def _rows(turns: Sequence[Turn]) -> Iterator[list[str]]:
     """Breaks with the turns around them; runs of turns that only grew are folded into one line."""
     shown = {0, len(turns) - 1}
     for number, turn in enumerate(turns):
@@ -177,7 +182,7 @@ def _rows(turns: Sequence[Turn], label_width: int) -> Iterator[list[str]]:
             str(turn.turn), f"{turn.prompt_tokens:,}", f"{turn.stable_tokens:,}", f"{turn.fresh_tokens:,}",
             f"{turn.removed_tokens:,}" if turn.removed_tokens else "",
             f"{turn.lost_tokens:,}" if turn.lost_tokens else "",
-            textwrap.shorten(label, label_width, placeholder=" ..."),
+            label,
         ]  # fmt: skip
     if left_out:
         yield ["", "", "", "", "", "", f"... {left_out:,} more turns (--json has all)"]

@@ -1,4 +1,4 @@
-"""condenser-check: what a turn costs when little changed, how time grows with a session, and peak memory on a large log.
+"""condenser-check: the cost of a turn that only grew, how time grows with a session, a large log's peak memory.
 
 Ratios within one run; the absolute figures are this machine's.
 """
