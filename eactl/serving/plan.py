@@ -12,6 +12,8 @@ from eactl.serving.settings import ServeSettings, option_value
 from eactl.units import GIB
 
 _API_SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.launchers.api_server.entry")
+_SHM_PREFIX = "/dev/shm/lmcache_l1_pool_"  # noqa: S108 - LMCache's name for --shm-name
+_SERVER_TIMEOUT_S, _HEARTBEAT_S = 10.0, 2.0
 _LMCACHE = "import sys; from lmcache.cli.main import main; sys.exit(main())"
 
 
@@ -63,7 +65,7 @@ class Plan:
 
     processes: tuple[Process, ...]
     tier: Tier
-    shm_name: str | None
+    shm_file: str | None  # the LMCache server's segment, which stays behind when it is killed
 
     @property
     def vllm(self) -> Process:
@@ -99,7 +101,7 @@ def make_plan(
         processes.append(_lmcache_server(settings, tier, port, http_port, shm_name))
     extra = _connector_config(settings, weight, tier, port, http_port)
     processes.append(_vllm(settings, tier, extra, api_server))
-    return Plan(tuple(processes), tier, shm_name)
+    return Plan(tuple(processes), tier, f"{_SHM_PREFIX}{shm_name}" if shm_name else None)
 
 
 def _lmcache_server(settings: ServeSettings, tier: Tier, port: int, http_port: int, shm_name: str | None) -> Process:
@@ -166,6 +168,8 @@ def _connector_config(settings: ServeSettings, weight: Weight, tier: Tier, port:
         extra["lmcache.mp.host"] = "tcp://127.0.0.1"
         extra["lmcache.mp.port"] = port
         extra["eactl.status_urls"] = [f"http://127.0.0.1:{http_port}"]
+    # Upstream waits 300 s for a server that has died, and every request with it.
+    extra |= {"lmcache.mp.mq_timeout": _SERVER_TIMEOUT_S, "lmcache.mp.heartbeat_interval": _HEARTBEAT_S}
     if settings.policy == "lazy":
         extra["lmcache.mp.lazy_offload"] = True
     return extra

@@ -68,7 +68,8 @@ class Child:
         for raw in stream or ():
             line = raw.decode("utf-8", "replace").rstrip("\r\n")
             self.lines.append(line)
-            write(f"[{self.process.name}] {line}")
+            with suppress(OSError, ValueError):  # nobody reads our output any more: the child must not block on it
+                write(f"[{self.process.name}] {line}")
 
 
 def run_plan(plan: Plan, *, wait_s: float, write: Callable[[str], None], ready: Callable[[], None]) -> int:
@@ -93,8 +94,9 @@ def run_plan(plan: Plan, *, wait_s: float, write: Callable[[str], None], ready: 
         finally:
             for child in reversed(children):  # vLLM first: it still talks to the server
                 child.end(STOP_S)
-            if plan.shm_name:
-                _remove_shared_memory(plan.shm_name)
+            if plan.shm_file:
+                with suppress(OSError):
+                    Path(plan.shm_file).unlink()
     return 130 if stop and stop[0] == signal.SIGINT else 0
 
 
@@ -152,11 +154,6 @@ def _forwarded(children: list[Child]) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _remove_shared_memory(name: str) -> None:
-    with suppress(OSError):
-        (Path("/dev/shm") / name).unlink()  # noqa: S108 - the segment of the server that we have just ended
 
 
 def _die_with_parent() -> None:

@@ -19,6 +19,8 @@ from eactl_plugins.mp_server import ServerReader
 from eactl_plugins.publisher import Publisher
 from eactl_plugins.settings import LAZY, PluginSettings
 from eactl_plugins.vllm_request import block_hashes, lookup_of
+from eactl_plugins.vllm_steps import bytes_per_token, count_step, engine_name
+from eactl_plugins.worker_guard import guard_worker
 
 
 class EactlMPConnector(LMCacheMPConnector):  # type: ignore[misc]
@@ -31,6 +33,8 @@ class EactlMPConnector(LMCacheMPConnector):  # type: ignore[misc]
         self._gate: AdmissionGate | None = None
         if role == KVConnectorRole.SCHEDULER:
             self._start_gate(settings, vllm_config, kv_cache_config)
+        else:
+            guard_worker(self.worker_adapter)
 
     def _start_gate(self, settings: PluginSettings, vllm_config: Any, kv_cache_config: Any) -> None:
         parallel = vllm_config.parallel_config
@@ -45,14 +49,13 @@ class EactlMPConnector(LMCacheMPConnector):  # type: ignore[misc]
         self._single_group = kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) == 1
         tier = self._tier_size(per_token, settings.host_bytes or 0, watermark=1.0, ratio=0.0)
         block_tokens = getattr(kv_cache_config, "hash_block_size", None) or vllm_config.cache_config.block_size
-        engine = str(vllm_config.instance_id) if hasattr(vllm_config, "instance_id") else ""
         self._gate = AdmissionGate(
             Admission(
                 "none" if settings.policy == LAZY else settings.policy, tier, settings.admission(self._chunk_tokens)
             ),
             Lineage(block_tokens),
             label=settings.policy,
-            engine=f"{engine[:8]}-dp{parallel.data_parallel_rank}" if parallel.data_parallel_size > 1 else engine[:8],
+            engine=engine_name(vllm_config),
         )
         self._feed = StatsFeed()
         self._fed_at_s = 0.0
@@ -211,25 +214,3 @@ class EactlMPPromMetrics(LMCacheMPPromMetrics):  # type: ignore[misc]
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
         super().observe(transfer_stats_data, engine_idx)
         self._eactl.observe(transfer_stats_data.get(KEY), engine_idx)
-
-
-def bytes_per_token(kv_cache_config: Any) -> int:
-    """β of one rank from vLLM's resolved cache groups; 0 where it does not pass them."""
-    total = 0
-    for group in getattr(kv_cache_config, "kv_cache_groups", None) or ():
-        spec = group.kv_cache_spec
-        layers = 1 if hasattr(spec, "kv_cache_specs") else len(group.layer_names)
-        total += layers * spec.page_size_bytes // spec.block_size
-    return total
-
-
-def count_step(gate: AdmissionGate, scheduler_output: Any) -> None:
-    """Tell the gate which requests (re)start and how many tokens each one runs in this step."""
-    for new in scheduler_output.scheduled_new_reqs:
-        gate.started(new.req_id, new.num_computed_tokens)
-    cached = scheduler_output.scheduled_cached_reqs
-    if resumed := cached.resumed_req_ids:
-        for index, request in enumerate(cached.req_ids):
-            if request in resumed:
-                gate.started(request, cached.num_computed_tokens[index])
-    gate.stepped(scheduler_output.num_scheduled_tokens)

@@ -34,6 +34,14 @@ def block_hashes(request: Any) -> list[Any]:
     return list(request.block_hashes)
 
 
+def mark_skip_save(request: Any) -> None:
+    """Ask LMCache's in-process connector not to store the request; the client's own parameters are left alone."""
+    sampling = request.sampling_params
+    extra = dict(sampling.extra_args or {})
+    extra["kv_transfer_params"] = {**(extra.get("kv_transfer_params") or {}), "lmcache.skip_save": True}
+    sampling.extra_args = extra
+
+
 def _task(request: Any, parameters: Mapping[str, Any]) -> str | None:
     for key in TASK_KEYS:
         if (value := parameters.get(key)) not in (None, ""):

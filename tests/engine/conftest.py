@@ -33,7 +33,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nothing_is_left_behind() -> Iterator[None]:
     """No process and no shared memory of ours outlives the tests."""
     shared = Path("/dev/shm")
-    before = set(shared.glob("eactl*")) if shared.is_dir() else set()
+    before = set(shared.glob("*eactl*")) if shared.is_dir() else set()
     yield
-    after = set(shared.glob("eactl*")) if shared.is_dir() else set()
+    after = set(shared.glob("*eactl*")) if shared.is_dir() else set()
     assert after <= before, f"left in /dev/shm: {sorted(map(str, after - before))}"

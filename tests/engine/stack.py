@@ -1,6 +1,6 @@
 """Starting an engine for a test and talking to it."""
 
-# ruff: noqa: S108, S310
+# ruff: noqa: S310
 from __future__ import annotations
 
 import json
@@ -44,6 +44,7 @@ class Engine:
     url: str
     status_url: str
     state_file: Path
+    log_file: IO[str]
     children: list[Child] = field(default_factory=list)
 
     def complete(self, prompt: Sequence[int], max_tokens: int = 16, **body: Any) -> dict[str, Any]:
@@ -52,9 +53,9 @@ class Engine:
                    "ignore_eos": True, "return_token_ids": True, **body}  # fmt: skip
         return post(f"{self.url}/v1/completions", request)
 
-    def start(self, process: Process, log: IO[str]) -> None:
+    def start(self, process: Process) -> None:
         """Start one process and wait until it is healthy."""
-        child = Child(process, lambda line: print(line, file=log, flush=True))
+        child = Child(process, lambda line: print(line, file=self.log_file, flush=True))
         self.children.append(child)
         wait_for(lambda: _ready(child), 180, f"{process.name} to be healthy")
 
@@ -109,20 +110,20 @@ def engine(
     )  # fmt: skip
     ports = (free_port(), free_port())
     plan = make_plan(options, Weight(BETA_BYTES, 1), host_mib << 20, api_server=api_server_modules()[0], ports=ports)
-    stack = Engine(plan, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{ports[1]}", folder / "tier.json")
+    log = (folder / "engine.log").open("a")
+    stack = Engine(plan, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{ports[1]}", folder / "tier.json", log)
     # Everything that has to die with the test is in our own process group's children.
     os.environ.update({**ENV, **(env or {})})
     processes = [adapted(process, extra or {}, connector, evict_every_s) for process in plan.processes]
-    log = (folder / "engine.log").open("a")
     try:
         for process in processes if connector else processes[-1:]:
-            stack.start(process, log)
+            stack.start(process)
         yield stack
     finally:
         for child in reversed(stack.children):
             child.end(20)
-        if plan.shm_name:
-            Path("/dev/shm", plan.shm_name).unlink(missing_ok=True)
+        if plan.shm_file:
+            Path(plan.shm_file).unlink(missing_ok=True)
         for name in env or {}:
             os.environ.pop(name, None)
         log.close()

@@ -1,0 +1,38 @@
+"""What both connectors read of vLLM besides requests: β, the engine's name, what a scheduler step runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from eactl_plugins.gate import AdmissionGate
+
+
+def bytes_per_token(kv_cache_config: Any) -> int:
+    """β of one rank from vLLM's resolved cache groups; 0 where it does not pass them."""
+    total = 0
+    for group in getattr(kv_cache_config, "kv_cache_groups", None) or ():
+        spec = group.kv_cache_spec
+        layers = 1 if hasattr(spec, "kv_cache_specs") else len(group.layer_names)
+        total += layers * spec.page_size_bytes // spec.block_size
+    return total
+
+
+def engine_name(vllm_config: Any) -> str:
+    """A short name, different for each engine on a machine."""
+    parallel = vllm_config.parallel_config
+    name = str(getattr(vllm_config, "instance_id", "") or os.getpid())[:8]
+    return f"{name}-dp{parallel.data_parallel_rank}" if parallel.data_parallel_size > 1 else name
+
+
+def count_step(gate: AdmissionGate, scheduler_output: Any) -> None:
+    """Tell the gate which requests (re)start and how many tokens each one runs in this step."""
+    for new in scheduler_output.scheduled_new_reqs:
+        gate.started(new.req_id, new.num_computed_tokens)
+    cached = scheduler_output.scheduled_cached_reqs
+    resumed = getattr(cached, "resumed_req_ids", None)
+    if resumed:
+        for index, request in enumerate(cached.req_ids):
+            if request in resumed:
+                gate.started(request, cached.num_computed_tokens[index])
+    gate.stepped(scheduler_output.num_scheduled_tokens)
