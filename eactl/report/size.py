@@ -43,7 +43,11 @@ def sentence(advice: Recommendation, order: OrderCurve) -> str:
         )
         if advice.lever == "admission":
             text += " with plain LRU and could do better with write admission"
-    return f"{text}. Next: {advice.next_step}"
+    text += f". Next: {advice.next_step}"
+    if advice.affordable is None:
+        kept = advice.lmcache.trigger_watermark * (1 - advice.lmcache.eviction_ratio)
+        text += f" (LMCache's server keeps {kept:.0%} of that at worst)"
+    return text
 
 
 def _less(advice: Recommendation, point: SizePoint) -> str:

@@ -15,6 +15,7 @@ from eactl.units import GIB, human_count
 # (lmcache 0.5.6, --eviction-trigger-watermark and --eviction-ratio): at worst 64 % of it holds KV.
 TRIGGER_WATERMARK = 0.8
 EVICTION_RATIO = 0.2
+_LMCACHE_CHUNK_TOKENS = 256
 HEADROOM = 0.9  # share of the host's available memory that a tier may take: the engine needs some too
 ADMISSION_PAYS = 1.25  # the best policy must save this much more than LRU before admission is the lever
 
@@ -133,9 +134,12 @@ def _reason(point: SizePoint, order: OrderCurve, settings: SizeSettings, without
 
 
 def _next_step(wanted: int, affordable: SizePoint | None, settings: SizeSettings) -> str:
+    """The serve command: what is affordable, else enough that LMCache's server keeps the wanted size at its worst."""
     if not wanted:
         return "eactl trace profile PATH"
-    size = affordable.host_bytes_rank if affordable is not None else wanted
-    policy = "conditioned" if affordable is not None else "none"
-    model = settings.weight.model or "MODEL"
-    return f"eactl serve --model {model} --policy {policy} --host-gib {round(size / GIB, 3):g}"
+    kept_share = TRIGGER_WATERMARK * (1 - EVICTION_RATIO)
+    size = affordable.host_bytes_rank if affordable is not None else round_up_bytes(wanted / kept_share)
+    weight = settings.weight
+    tp = f" --tp {weight.tp}" if weight.tp > 1 else ""
+    chunk = f" --chunk-tokens {settings.chunk_tokens}" if settings.chunk_tokens != _LMCACHE_CHUNK_TOKENS else ""
+    return f"eactl serve --model {weight.model or 'MODEL'}{tp}{chunk} --host-gib {round(size / GIB, 3):g}"

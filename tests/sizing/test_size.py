@@ -45,7 +45,7 @@ def test_a_cyclic_pool_needs_all_contexts_and_nothing_less_pays() -> None:
 
 def test_the_best_possible_policy_shows_what_admission_could_win() -> None:
     # at 15 GiB Belady keeps 15 of the 20 chunks through every round, LRU none: admission is the lever
-    result = size_trace(turns(5, 6, 4), SETTINGS, Available(int(8 * 15 * GIB / 0.9) + GIB, "a small host"))
+    result = size_trace(turns(5, 6, 4), SETTINGS, Available(int(8 * 15 * GIB / 0.9) + MIB, "a small host"))
     advice = result.recommendation
     assert advice.fits is False
     assert advice.affordable is not None
@@ -53,7 +53,7 @@ def test_the_best_possible_policy_shows_what_admission_could_win() -> None:
     assert advice.affordable.best_coverage_tokens == 5 * 15 * 256
     assert advice.affordable.least_computed_tokens == 30 * (4 * 256 + 1) - 5 * 15 * 256
     assert advice.lever == "admission"
-    assert "conditioned" in advice.next_step
+    assert advice.next_step.endswith("--tp 8 --host-gib 15")
 
 
 def test_the_recommendation_reaches_the_target_and_is_the_smallest_that_does() -> None:
@@ -96,6 +96,11 @@ def test_the_servers_pool_is_larger_than_the_tier_it_keeps() -> None:
     lmcache = size_trace(turns(5, 6, 4), SETTINGS, PLENTY).recommendation.lmcache
     assert lmcache.max_local_cpu_size_gib == 20
     assert lmcache.l1_size_gib == 250  # 8 * 20 / 0.64
+
+
+def test_the_next_command_gives_the_server_enough_to_keep_the_recommended_size() -> None:
+    advice = size_trace(turns(5, 6, 4), SETTINGS, PLENTY).recommendation
+    assert advice.next_step == "eactl serve --model toy --tp 8 --host-gib 31.5"  # 20 / 0.64 = 31.25
 
 
 def test_engines_side_by_side_each_need_their_own_tier() -> None:
