@@ -32,20 +32,27 @@ class Head:
 
     @cached_property
     def records(self) -> list[Any]:
-        """The JSON values on the first lines, at most eight; lines that are not JSON are passed over."""
+        """The JSON values on the first lines, at most eight.
+
+        Lines that are not JSON are passed over, but a text that begins otherwise and is mostly otherwise (a README
+        with an example in it) has none.
+        """
         lines = self.data.split(b"\n", 64)
         if not self.whole:
             del lines[-1:]
         found: list[Any] = []
+        tried, begins_so = 0, False
         for line in lines[:64]:
             if len(found) == 8:
                 break
             if line.strip():
+                tried += 1
                 try:
                     found.append(orjson.loads(line))
+                    begins_so = begins_so or tried == 1
                 except orjson.JSONDecodeError:
                     continue
-        return found
+        return found if begins_so or 2 * len(found) >= tried else []
 
     @cached_property
     def record(self) -> dict[str, Any]:

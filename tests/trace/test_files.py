@@ -160,3 +160,11 @@ def test_a_named_format_takes_only_its_files_from_a_directory(tmp_path: Path) ->
     trace = open_trace([tmp_path], TraceOptions(format="mooncake"))
     assert len(list(trace)) == 1
     assert "README.md (not mooncake: its lines are no JSON objects)" in trace.warnings[0].text
+
+
+def test_a_readme_with_an_example_line_is_no_trace(tmp_path: Path) -> None:
+    line = mooncake(tmp_path / "a.jsonl", 0).read_text()
+    (tmp_path / "README.md").write_text(f"# The trace\n\nOne request per line:\n\n```json\n{line}```\n\nEnjoy.\n")
+    trace = open_trace([tmp_path])
+    assert len(list(trace)) == 1
+    assert trace.warnings[0].text.startswith(f"1 files in {tmp_path} are no traces: README.md")
