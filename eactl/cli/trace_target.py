@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from eactl.report.files import atomic_writer, refuse_overwrite
+from eactl.report.files import atomic_writer, is_special, refuse_overwrite
 from eactl.trace.compress import compressed
 
 
@@ -19,7 +19,7 @@ def is_stdout(output: Path | None) -> bool:
 
 def check_target(output: Path, *, force: bool) -> None:
     """Raise UsageError where ``output`` may not be written; call before the expensive part."""
-    if not is_stdout(output) and not _is_special(output):
+    if not is_stdout(output):
         refuse_overwrite(output, force=force)
 
 
@@ -32,7 +32,7 @@ def open_target(output: Path) -> Iterator[IO[bytes]]:
 
 def written_bytes(output: Path) -> int | None:
     """Size of the file, None where there is no file."""
-    return None if is_stdout(output) or _is_special(output) else output.stat().st_size
+    return None if is_stdout(output) or is_special(output) else output.stat().st_size
 
 
 @contextmanager
@@ -40,14 +40,6 @@ def _opened(output: Path) -> Iterator[IO[bytes]]:
     if is_stdout(output):
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-    elif _is_special(output):
-        with output.open("wb") as stream:
-            yield stream
     else:
         with atomic_writer(output) as stream:
             yield stream
-
-
-def _is_special(output: Path) -> bool:
-    """A pipe or a device: written to as it is, never replaced by a file."""
-    return output.exists() and not output.is_file()

@@ -12,8 +12,15 @@ from typing import IO
 from eactl.errors import UsageError
 
 
+def is_special(path: Path) -> bool:
+    """Whether ``path`` is a pipe or a device: written to as it is, never replaced by a file."""
+    return path.exists() and not path.is_file()
+
+
 def refuse_overwrite(path: Path, *, force: bool, option: str = "--output") -> None:
-    """Raise UsageError when ``path`` exists and ``--force`` was not given: call before the expensive part."""
+    """Raise UsageError when ``path`` is a file and ``--force`` was not given: call before the expensive part."""
+    if is_special(path):
+        return
     if path.exists() and not force:
         raise UsageError(f"{path} exists", where=option, hint="choose another name or add --force")
     if not path.parent.is_dir():
@@ -22,7 +29,14 @@ def refuse_overwrite(path: Path, *, force: bool, option: str = "--output") -> No
 
 @contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that appears under ``path`` whole when the block ends, and not at all if it fails."""
+    """A binary file that appears under ``path`` whole when the block ends, and not at all if it fails.
+
+    A pipe or a device is written to directly.
+    """
+    if is_special(path):
+        with path.open("wb") as stream:
+            yield stream
+        return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:
