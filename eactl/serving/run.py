@@ -23,6 +23,7 @@ from eactl.serving.plan import Plan, Process
 
 _PR_SET_PDEATHSIG = 1
 _KEPT_LINES = 2000
+_HELPERS_S = 5.0
 STOP_S = 20.0  # vLLM needs a few seconds to end its workers
 
 
@@ -59,6 +60,10 @@ class Child:
         self.signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self._popen.wait(patience_s)
+        if self.status is not None:  # its helpers still have shared memory to unlink
+            deadline_s = time.monotonic() + _HELPERS_S
+            while _group_lives(self._popen.pid) and time.monotonic() < deadline_s:
+                time.sleep(0.05)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
@@ -70,6 +75,14 @@ class Child:
             self.lines.append(line)
             with suppress(OSError, ValueError):  # nobody reads our output any more: the child must not block on it
                 write(f"[{self.process.name}] {line}")
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def run_plan(plan: Plan, *, wait_s: float, write: Callable[[str], None], ready: Callable[[], None]) -> int:

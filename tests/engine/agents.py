@@ -34,7 +34,7 @@ class Workload:
     agents: int = 8
     turns: tuple[int, int] = (10, 17)
     first: tuple[int, int] = (60, 180)  # no more than κ = 8 chunks, or `fixed` would never let a task in
-    step: tuple[int, int] = (120, 240)
+    step: tuple[int, int] = (60, 300)  # now and then more than κ, which `fixed` never stores
     gap_s: float = 0.03
     seed: int = 1
 

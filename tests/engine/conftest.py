@@ -37,3 +37,16 @@ def nothing_is_left_behind() -> Iterator[None]:
     yield
     after = set(shared.glob("*eactl*")) if shared.is_dir() else set()
     assert after <= before, f"left in /dev/shm: {sorted(map(str, after - before))}"
+
+
+@pytest.fixture(scope="session")
+def without_tier(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[int]]]:
+    """Greedy outputs of an engine that has no connector at all."""
+    from tests.engine.batches import ADMITTED, ADMITTED_OUTPUT, DECLINED, DECLINED_OUTPUT, GPU_OPTIONS, together
+    from tests.engine.stack import engine
+
+    with engine(tiny_model, tmp_path_factory.mktemp("bare"), connector=False, vllm=GPU_OPTIONS) as stack:
+        return {
+            "declined": together(stack, DECLINED, DECLINED_OUTPUT),
+            "admitted": together(stack, ADMITTED, ADMITTED_OUTPUT),
+        }

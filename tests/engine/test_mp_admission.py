@@ -20,36 +20,8 @@ from pathlib import Path
 import pytest
 
 from eactl.telemetry.statefile import read_state
+from tests.engine.batches import ADMITTED, ADMITTED_OUTPUT, DECLINED, DECLINED_OUTPUT, GPU_OPTIONS, prompts, together
 from tests.engine.stack import Engine, engine, wait_for
-
-# float32: in bfloat16 near ties fall one way or the other with the size of the batch
-GPU_OPTIONS = ("--num-gpu-blocks-override", "128", "--max-model-len", "2048", "--dtype", "float32")
-
-
-def prompts(seed: int, count: int, tokens: int) -> list[list[int]]:
-    rng = random.Random(seed)
-    return [[rng.randrange(10, 4000) for _ in range(tokens)] for _ in range(count)]
-
-
-DECLINED = prompts(1, 8, 400)  # 12 chunks
-ADMITTED = prompts(2, 8, 250)  # 7 chunks
-DECLINED_OUTPUT, ADMITTED_OUTPUT = 250, 400  # 8 · 650 tokens in a cache of 4,096
-
-
-def together(stack: Engine, batch: list[list[int]], max_tokens: int) -> list[list[int]]:
-    with ThreadPoolExecutor(len(batch)) as pool:
-        return list(pool.map(lambda prompt: stack.output(prompt, max_tokens), batch))
-
-
-@pytest.fixture(scope="module")
-def without_tier(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[int]]]:
-    """Greedy outputs of an engine that has no connector at all."""
-    folder = tmp_path_factory.mktemp("bare")
-    with engine(tiny_model, folder, connector=False, vllm=GPU_OPTIONS) as stack:
-        return {
-            "declined": together(stack, DECLINED, DECLINED_OUTPUT),
-            "admitted": together(stack, ADMITTED, ADMITTED_OUTPUT),
-        }
 
 
 @pytest.fixture(scope="module")

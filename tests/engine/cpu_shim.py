@@ -1,0 +1,66 @@
+"""LMCache's in-process mode on a CPU, for tests: it has no connector for one, so this copies by torch indexing.
+
+vLLM's CPU cache is ``[blocks, heads, block, 2 · dim]`` per layer, LMCache's memory object ``[2, layers, tokens,
+heads · dim]``. Importing this module before a connector is built is enough; engine and workers both do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lmcache.v1.gpu_connector as gpu_connector
+import torch
+from eactl_plugins.inprocess_connector import EactlInProcessConnector
+from lmcache.v1.gpu_connector.gpu_connectors import GPUConnectorInterface
+
+
+class CpuConnector(GPUConnectorInterface):  # type: ignore[misc]
+    """Copies whole chunks between vLLM's cache and LMCache's memory."""
+
+    def __init__(self, metadata: Any) -> None:
+        self._shape = metadata.kv_shape  # layers, 2, chunk, heads, dim
+        self.kvcaches: Any = None
+
+    def initialize_kvcaches_ptr(self, **kwargs: Any) -> None:
+        if "kvcaches" in kwargs:
+            self.kvcaches = kwargs["kvcaches"]
+
+    def from_gpu(self, memory_obj: Any, start: int, end: int, **kwargs: Any) -> None:
+        self.initialize_kvcaches_ptr(**kwargs)
+        blocks, offsets = self._places(kwargs["slot_mapping"][start:end])
+        dim = self._shape[4]
+        for layer, cache in enumerate(self.kvcaches):
+            both = cache[blocks, :, offsets]  # [tokens, heads, 2 · dim]
+            memory_obj.tensor[0, layer] = both[..., :dim].reshape(end - start, -1)
+            memory_obj.tensor[1, layer] = both[..., dim:].reshape(end - start, -1)
+
+    def to_gpu(self, memory_obj: Any, start: int, end: int, **kwargs: Any) -> None:
+        self.initialize_kvcaches_ptr(**kwargs)
+        blocks, offsets = self._places(kwargs["slot_mapping"][start:end])
+        heads, dim = self._shape[3], self._shape[4]
+        for layer, cache in enumerate(self.kvcaches):
+            key = memory_obj.tensor[0, layer].view(end - start, heads, dim)
+            value = memory_obj.tensor[1, layer].view(end - start, heads, dim)
+            cache[blocks, :, offsets] = torch.cat((key, value), dim=-1)
+
+    def batched_from_gpu(self, memory_objs: Any, starts: Any, ends: Any, **kwargs: Any) -> None:
+        for memory_obj, start, end in zip(memory_objs, starts, ends, strict=True):
+            self.from_gpu(memory_obj, start, end, **kwargs)
+
+    def batched_to_gpu(self, memory_objs: Any = None, starts: Any = None, ends: Any = None, **kwargs: Any) -> None:
+        for memory_obj, start, end in zip(memory_objs, starts, ends, strict=True):
+            self.to_gpu(memory_obj, start, end, **kwargs)
+
+    def get_shape(self, num_tokens: int) -> torch.Size:
+        return torch.Size([2, self._shape[0], num_tokens, self._shape[3] * self._shape[4]])
+
+    def _places(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        size = self.kvcaches[0].shape[2]
+        return slots // size, slots % size
+
+
+gpu_connector.CreateGPUConnector = lambda config, metadata, *_args, **_kwargs: CpuConnector(metadata)
+
+
+class ShimmedConnector(EactlInProcessConnector):
+    """The in-process connector, with the shim in place."""
