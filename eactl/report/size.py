@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 from eactl.report.chart import lines
 from eactl.report.table import table
 from eactl.sizing.result import OrderCurve, Recommendation, SizePoint, SizeResult
@@ -11,12 +13,13 @@ from eactl.units import GIB, human_bytes, human_count, human_gib
 def size_text(result: SizeResult, *, width: int, chart: bool = True) -> str:
     """The whole answer as text, at most ``width`` columns wide for the chart."""
     primary = result.orders[0]
-    parts = [_facts(result), _curve_table(result, primary)]
+    width = max(60, width)
+    parts = [_facts(result, width), _curve_table(result, primary)]
     if chart and primary.best_restored_tokens:
         parts.append(curve_chart(result, primary, width=width))
     parts.append(_shares(result))
     parts.append(_lmcache(result))
-    parts.append(sentence(result.recommendation, primary))
+    parts.append(fill(sentence(result.recommendation, primary), width, break_on_hyphens=False, break_long_words=False))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -54,43 +57,60 @@ def _less(advice: Recommendation, point: SizePoint) -> str:
     return f"{1 - point.computed_tokens / advice.computed_without_tokens:.0%}"
 
 
-def _facts(result: SizeResult) -> str:
-    work, pool = result.workload, result.pool
+def _facts(result: SizeResult, width: int) -> str:
+    """What was read and what follows from it, one labelled paragraph each."""
+    paragraphs = [("Trace", _trace(result)), ("Footprint", _footprint(result))]
+    paragraphs += [("", note) for note in result.notes]
+    paragraphs.append(("Pool", _pool(result)))
+    pool = result.pool
+    if pool.gamma_g is not None and pool.gpu_kv_tokens is not None:
+        verdict = "does not fit" if pool.gamma_g > 1 else "fits"
+        held = human_count(result.orders[0].resident_tokens)
+        text = f"{pool.gpu_kv_tokens:,} tokens, γG {pool.gamma_g:.2f}: the pool's context {verdict}; "
+        paragraphs.append(("GPU cache", f"{text}it holds {held} prompt tokens when they are needed"))
+    if result.isolation is not None:
+        apart = result.isolation
+        text = f"{apart.salts} salts keep their KV apart: {human_gib(apart.copies_bytes_rank)} per rank of copies of "
+        lost = human_count(apart.lost_tokens)
+        paragraphs.append(("Isolation", f"{text}shared prefixes, and {lost} more tokens computed"))
+    if result.seconds is not None:
+        seconds = result.seconds
+        text = f"{seconds.recompute_s:,.1f} s of prefill become {seconds.restore_s:,.1f} s of restoring "
+        paragraphs.append(("Time", f"{text}({seconds.saved_s:,.1f} s saved over the trace)"))
+    return "\n".join(
+        fill(text, width, initial_indent=f"{label:11}", subsequent_indent=" " * 11, break_on_hyphens=False)
+        for label, text in paragraphs
+    )
+
+
+def _trace(result: SizeResult) -> str:
+    work = result.workload
     if work.stable_tokens is not None:
         stable = f"{work.stable_tokens / work.prompt_tokens:.1%}"
     else:
         low, high = work.stable_tokens_lower / work.prompt_tokens, work.stable_tokens_upper / work.prompt_tokens
         stable = f"{low:.1%} to {high:.1%}"
+    return (
+        f"{work.tasks:,} tasks, {work.calls:,} calls, {human_count(work.prompt_tokens)} prompt tokens, mean "
+        f"{work.mean_prompt_tokens:,.0f}, longest {work.max_prompt_tokens:,}; {stable} stable since the last turn"
+    )
+
+
+def _footprint(result: SizeResult) -> str:
+    model = f" ({result.model}, TP {result.tp})" if result.model else ""
+    return (
+        f"{human_bytes(result.bytes_per_token_rank)} per token and rank{model}, "
+        f"{human_bytes(result.chunk_bytes_rank)} per chunk of {result.chunk_tokens} tokens"
+    )
+
+
+def _pool(result: SizeResult) -> str:
+    pool, first = result.pool, result.orders[0]
     agents = f"{pool.agents:g} agents" + ("" if pool.agents_given else " (as recorded)")
-    lines_ = [
-        f"Trace      {work.tasks:,} tasks, {work.calls:,} calls, {human_count(work.prompt_tokens)} prompt tokens, "
-        f"mean {work.mean_prompt_tokens:,.0f}, longest {work.max_prompt_tokens:,}, stable since the last turn {stable}",
-        f"Footprint  {human_bytes(result.bytes_per_token_rank)} per token and rank"
-        f"{f' ({result.model}, TP {result.tp})' if result.model else ''}, "
-        f"{human_bytes(result.chunk_bytes_rank)} per chunk of {result.chunk_tokens} tokens",
-        f"Pool       {agents}: reuse working set {human_gib(pool.working_set_bytes_rank)} per rank (Eq. 5), "
-        f"measured knee {human_gib(result.orders[0].knee_bytes_rank)} ({result.orders[0].name} order)",
-    ]
-    lines_ += [f"           {note}" for note in result.notes]
-    if pool.gamma_g is not None and pool.gpu_kv_tokens is not None:
-        verdict = "does not fit" if pool.gamma_g > 1 else "fits"
-        lines_.append(
-            f"GPU cache  {pool.gpu_kv_tokens:,} tokens, γG {pool.gamma_g:.2f}: the pool's context {verdict}; it holds "
-            f"{human_count(result.orders[0].resident_tokens)} prompt tokens when they are needed"
-        )
-    if result.isolation is not None:
-        apart = result.isolation
-        lines_.append(
-            f"Isolation  {apart.salts} salts keep their KV apart: {human_gib(apart.copies_bytes_rank)} per rank of "
-            f"copies of shared prefixes, and {human_count(apart.lost_tokens)} more tokens computed"
-        )
-    if result.seconds is not None:
-        seconds = result.seconds
-        lines_.append(
-            f"Time       {seconds.recompute_s:,.1f} s of prefill become {seconds.restore_s:,.1f} s of restoring "
-            f"({seconds.saved_s:,.1f} s saved over the trace)"
-        )
-    return "\n".join(lines_)
+    return (
+        f"{agents}: reuse working set {human_gib(pool.working_set_bytes_rank)} per rank (Eq. 5), measured knee "
+        f"{human_gib(first.knee_bytes_rank)} ({first.name} order)"
+    )
 
 
 def _curve_table(result: SizeResult, order: OrderCurve) -> str:
@@ -116,10 +136,10 @@ def _curve_table(result: SizeResult, order: OrderCurve) -> str:
     headers = [
         "GiB/rank", "GiB total", "γH", "coverage", "at best", "restored", "computed", "at best", "less", "",
     ]  # fmt: skip
-    note = (
-        "tokens over the whole trace; at best: with a policy that knew all future requests, so admission wins no more"
+    return (
+        f"{order.name.capitalize()} order, LRU; tokens over the whole trace\n{table(rows, headers)}\n"
+        "At best: with a policy that knew all future requests, so admission wins no more."
     )
-    return f"{order.name.capitalize()} order, LRU ({note})\n" + table(rows, headers)
 
 
 def curve_chart(result: SizeResult, order: OrderCurve, *, width: int) -> str:

@@ -35,7 +35,7 @@ def test_the_answer_ends_in_one_sentence_with_the_size_and_the_next_command(
     # 20 blocks of 512 tokens at 2 MiB per token are 20 GiB; one rank
     assert size("--trace", trace, "--kv-bytes-per-token", 2 << 20, "--host-memory", "1TiB") == 0
     out = capsys.readouterr().out
-    last = out.strip().splitlines()[-1]
+    last = " ".join(out.strip().split("\n\n")[-1].split())
     assert last.startswith("Give the tier 20 GiB per rank, 20 GiB in total (one rank): it restores")
     assert "eactl serve" in last or "eactl" in last
     assert "Recorded order" in out
