@@ -19,7 +19,8 @@ def size_text(result: SizeResult, *, width: int, chart: bool = True) -> str:
         parts.append(curve_chart(result, primary, width=width))
     parts.append(_shares(result))
     parts.append(_lmcache(result))
-    parts.append(fill(sentence(result.recommendation, primary), width, break_on_hyphens=False, break_long_words=False))
+    said, _, following = sentence(result.recommendation, primary).partition(" Next: ")
+    parts.append(f"{fill(said, width, break_on_hyphens=False)}\nNext: {following}")  # a command stays on one line
     return "\n\n".join(part for part in parts if part)
 
 
