@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eactl.telemetry.record import TierRecord
+from eactl.units import human_bytes
 
 FRESH_S = 5.0
 _STORES_BEFORE_DOUBT = 100_000  # tokens written without one restored
@@ -41,6 +42,14 @@ def advice(record: TierRecord) -> list[dict[str, str]]:
                 "match (eactl serve sets it); else a tier far below the working set, or speculative decoding on "
                 "a hybrid model that drops every match",
             ))  # fmt: skip
+    useful = useful_host_bytes(record)
+    if record.policy == "none" and useful is not None and record.host_bytes and useful < 0.5 * record.host_bytes:
+        found.append(_entry(
+            "tier-overlaps-gpu",
+            f"storing everything, the tier holds first what the GPU's cache holds too: {human_bytes(useful)} of its "
+            f"{human_bytes(record.host_bytes)} can be of use",
+            "make the tier several times the GPU cache, or store less with --policy conditioned or lazy",
+        ))  # fmt: skip
     if record.failed_allocation_chunks:
         found.append(_entry(
             "allocation-failed",
@@ -60,6 +69,13 @@ def advice(record: TierRecord) -> list[dict[str, str]]:
             "fewer requests at once (--max-num-seqs) or a larger GPU cache; a tier helps as far as it restores them",
         ))  # fmt: skip
     return found
+
+
+def useful_host_bytes(record: TierRecord) -> float | None:
+    """What a tier that gets every write can hold beyond the GPU's own cache; None where a size is not known."""
+    if record.gpu_kv_tokens is None or record.host_bytes is None or record.tier_bytes_per_token is None:
+        return None
+    return max(0.0, record.host_bytes - record.gpu_kv_tokens * record.tier_bytes_per_token)
 
 
 def _doing(record: TierRecord) -> str:

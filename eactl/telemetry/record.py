@@ -38,6 +38,8 @@ class TierRecord:
     working_set_bytes: float | None = None
     host_bytes: int | None = None
     gamma_h: float | None = None
+    gpu_kv_tokens: int | None = None
+    gamma_g: float | None = None
     pressure: bool | None = None
     requests: int | None = None
     skipped_requests: int | None = None

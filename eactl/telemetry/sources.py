@@ -178,6 +178,12 @@ def from_metrics(text: str, source: str) -> Reading:
     capacity, registered = values.get("capacity_chunks"), values.get("registered_chunks")
     if capacity and registered is not None:
         values["occupancy"] = registered / capacity
+    if (
+        values.get("gpu_kv_tokens")
+        and values.get("mean_prompt_tokens") is not None
+        and values.get("agents") is not None
+    ):
+        values["gamma_g"] = values["agents"] * values["mean_prompt_tokens"] / values["gpu_kv_tokens"]
     if values.get("host_bytes") and values.get("working_set_bytes") is not None:
         values["gamma_h"] = values["working_set_bytes"] / values["host_bytes"]
     return Reading(TierRecord(**values), warnings, names)

@@ -87,6 +87,7 @@ class AdmissionGate:
     admission: Admission
     lineage: Lineage
     engine: str = ""
+    gpu_kv_tokens: int | None = None  # K_G
     label: str | None = None  # what the record calls the policy, where that is LMCache's own
     counters: Counters = field(default_factory=Counters)
     tier: TierState = field(default_factory=TierState)
@@ -196,6 +197,8 @@ class AdmissionGate:
             working_set_bytes=pool.working_set_bytes,
             host_bytes=host_bytes,
             gamma_h=_ratio(pool.working_set_bytes, host_bytes),
+            gpu_kv_tokens=self.gpu_kv_tokens,
+            gamma_g=_ratio(pool.agents * pool.mean_prompt_tokens, self.gpu_kv_tokens),
             pressure=pool.pressure,
             evicted_chunks=tier.evicted_chunks,
             failed_allocation_chunks=tier.failed_allocation_chunks,

@@ -22,7 +22,7 @@ from eactl_plugins.metrics import KEY, Metrics, StatsFeed, merge
 from eactl_plugins.publisher import Publisher
 from eactl_plugins.settings import LAZY, PluginSettings
 from eactl_plugins.vllm_request import block_hashes, lookup_of, mark_skip_save
-from eactl_plugins.vllm_steps import bytes_per_token, count_step, engine_name
+from eactl_plugins.vllm_steps import bytes_per_token, count_step, engine_name, gpu_kv_tokens
 
 TIER = "tier"
 
@@ -63,6 +63,7 @@ class EactlInProcessConnector(LMCacheConnectorV1):  # type: ignore[misc]
             Admission(settings.policy, tier, settings.admission(chunk_tokens)),
             Lineage(block_tokens),
             engine=engine_name(vllm_config),
+            gpu_kv_tokens=gpu_kv_tokens(kv_cache_config),
         )
         self._feed = StatsFeed()
         path = settings.state_path(self._gate.engine)

@@ -19,7 +19,7 @@ from eactl_plugins.mp_server import ServerReader
 from eactl_plugins.publisher import Publisher
 from eactl_plugins.settings import LAZY, PluginSettings
 from eactl_plugins.vllm_request import block_hashes, lookup_of
-from eactl_plugins.vllm_steps import bytes_per_token, count_step, engine_name
+from eactl_plugins.vllm_steps import bytes_per_token, count_step, engine_name, gpu_kv_tokens
 from eactl_plugins.worker_guard import guard_worker
 
 
@@ -56,6 +56,7 @@ class EactlMPConnector(LMCacheMPConnector):  # type: ignore[misc]
             Lineage(block_tokens),
             label=settings.policy,
             engine=engine_name(vllm_config),
+            gpu_kv_tokens=gpu_kv_tokens(kv_cache_config),
         )
         self._feed = StatsFeed()
         self._fed_at_s = 0.0
@@ -134,12 +135,10 @@ class EactlMPConnector(LMCacheMPConnector):  # type: ignore[misc]
         reading = self._reader.read()
         size = self._gate.admission.tier
         per_token = size.bytes_per_token
-        if self._single_group and reading.objects:
-            # What the tier really takes, alignment and all; the engine's own figure can be another (compressed KV).
-            measured = reading.used_bytes * self._pieces // (reading.objects * self._chunk_tokens)
-            if measured and abs(measured - per_token) > 0.02 * per_token:
-                logger.warning("eactl: the tier takes %d bytes for a token, not %d", measured, per_token)
-                per_token = measured
+        measured = reading.bytes_per_token(self._pieces, self._chunk_tokens) if self._single_group else None
+        if measured and abs(measured - per_token) > 0.02 * per_token:
+            logger.warning("eactl: the tier takes %d bytes for a token, not %d", measured, per_token)
+            per_token = measured
         tier = self._tier_size(per_token, reading.total_bytes, reading.watermark, reading.eviction_ratio)
         if tier != size:
             self._gate.admission.resize(tier)

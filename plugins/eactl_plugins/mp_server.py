@@ -29,6 +29,13 @@ class ServerReading:
     written_objects: int | None
     failed_objects: int | None
 
+    def bytes_per_token(self, pieces: int, chunk_tokens: int) -> int | None:
+        """What one token takes here, by what is stored; None while nothing is. A chunk is ``pieces`` objects.
+
+        The engine's own figure can be another: its cache may be compressed where the tier's copy is not.
+        """
+        return self.used_bytes * pieces // (self.objects * chunk_tokens) if self.objects else None
+
 
 class ServerReader:
     """Reads all of ``urls`` (http://host:port) at once; keeps the connections. Raises OSError or ValueError."""

@@ -18,6 +18,13 @@ def bytes_per_token(kv_cache_config: Any) -> int:
     return total
 
 
+def gpu_kv_tokens(kv_cache_config: Any) -> int | None:
+    """K_G of one engine, where vLLM says it; for a hybrid model the tokens of its attention blocks."""
+    blocks = getattr(kv_cache_config, "num_blocks", None)
+    groups = getattr(kv_cache_config, "kv_cache_groups", None)
+    return blocks * groups[0].kv_cache_spec.block_size // len(groups) if blocks and groups else None
+
+
 def engine_name(vllm_config: Any) -> str:
     """A short name, different for each engine on a machine."""
     parallel = vllm_config.parallel_config

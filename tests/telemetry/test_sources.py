@@ -15,7 +15,7 @@ import pytest
 from eactl.errors import UsageError
 from eactl.report.tier import sample_object, sample_text, warning_lines
 from eactl.telemetry.dashboards import dashboard_text
-from eactl.telemetry.explain import advice, state_in_words
+from eactl.telemetry.explain import advice, state_in_words, useful_host_bytes
 from eactl.telemetry.exported import exported_names
 from eactl.telemetry.follow import Follower, follow
 from eactl.telemetry.prometheus import ALIASES, figure, totals
@@ -84,9 +84,11 @@ def test_text_without_a_known_figure_is_refused(text: str) -> None:
         ({"pressure": False, "gamma_h": 0.7}, "tier full and evicting, working set 0.7× the tier: storing everything"),
         ({"pressure": False, "full_and_evicting": False, "occupancy": 0.43, "evicted_window": 0},
          "tier 43% full, working set 2.3× the tier: storing everything"),
-        ({"age_s": 40.0}, "last report of the tier is 40 s old: going by the working-set estimate alone, declining refills"),
+        ({"age_s": 40.0},
+         "last report of the tier is 40 s old: going by the working-set estimate alone, declining refills"),
         ({"registered_chunks": None}, "no report of the tier yet: declining refills"),
-        ({"policy": "fixed"}, "tier full and evicting, working set 2.3× the tier: declining every refill (policy fixed)"),
+        ({"policy": "fixed"},
+         "tier full and evicting, working set 2.3× the tier: declining every refill (policy fixed)"),
         ({"agents": 1, "pressure": False}, "tier full and evicting, no two agents at work: storing everything"),
     ],
 )  # fmt: skip
@@ -112,6 +114,18 @@ def test_stores_that_are_never_loaded_are_reported_with_their_likely_cause() -> 
         "faults",
         "preemption-thrash",
     ]
+
+
+def test_a_tier_hardly_larger_than_the_gpu_cache_is_mostly_a_copy_of_it() -> None:
+    # 32 GiB of tier beside 30 GiB of GPU cache: 2 GiB can be of use
+    eager = record(
+        policy="none", host_bytes=32 * GIB, gpu_kv_tokens=30 * GIB // 1024, tier_bytes_per_token=1024.0, age_s=0.1
+    )
+    assert useful_host_bytes(eager) == 2 * GIB
+    (found,) = advice(eager)
+    assert found["code"] == "tier-overlaps-gpu" and "2 GiB of its 32 GiB" in found["text"]
+    assert advice(replace(eager, policy="conditioned")) == []
+    assert useful_host_bytes(record()) is None
 
 
 class _Text:

@@ -1,0 +1,100 @@
+"""Checks before a launch: each refusal and warning, with its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from eactl.serving.detect import Installed, version_tuple
+from eactl.serving.plan import Weight, tier_of
+from eactl.serving.preflight import HostFacts, ModelFacts, check, usable_hit_tokens
+from eactl.serving.settings import ServeSettings
+
+GIB = 1 << 30
+HOST = HostFacts(
+    free_bytes=900 * GIB, limit_bytes=1000 * GIB, shm_total_bytes=500 * GIB, shm_free_bytes=500 * GIB, devices=8
+)
+TESTED = Installed("0.32.0", "0.5.6", "m", "pip install x")
+
+
+def findings(
+    host: HostFacts = HOST,
+    model: ModelFacts | None = None,
+    installed: Installed = TESTED,
+    gib: float = 10,
+    **options: Any,
+) -> dict[str, tuple[str, str]]:
+    settings = ServeSettings(model="m", **options)
+    tier = tier_of(settings, Weight(24576, settings.tp), int(gib * GIB))
+    found = check(settings, tier, host, model or ModelFacts(), installed)
+    assert len({finding.name for finding in found}) == len(found)
+    return {finding.name: (finding.level, finding.text) for finding in found}
+
+
+def test_a_machine_with_room_passes_every_check() -> None:
+    assert {level for level, _ in findings(tp=8).values()} == {"ok"}
+
+
+def test_a_tier_above_free_memory_is_refused_with_the_largest_that_fits() -> None:
+    level, text = findings(gib=512, tp=8)["memory"]
+    assert level == "refused"
+    assert "8 × 512 GiB = 4 TiB" in text
+    assert text.endswith("use --host-gib 106")  # (900 − 5 % of 1,000) / 8
+
+
+def test_a_cgroup_limit_counts() -> None:
+    host = replace(HOST, free_bytes=90 * GIB, limit_bytes=96 * GIB, cgroup_limit_bytes=96 * GIB)
+    level, text = findings(host, gib=64, tp=2)["memory"]
+    assert level == "refused" and "the cgroup limit leaves" in text
+
+
+def test_shared_memory_that_is_too_small_says_by_how_much_and_names_leftovers() -> None:
+    host = replace(HOST, shm_total_bytes=8 * GIB, shm_free_bytes=int(1.4 * GIB), shm_leftovers=("vllm_offload_x.mmap",))
+    found = findings(host, gib=64, device="cpu")
+    level, text = found["shm"]
+    assert level == "refused"
+    assert "1.4 GiB free of 8 GiB" in text
+    assert "75.4 GiB too little" in text  # 64 · 1.2 − 1.4
+    assert found["shm-leftovers"][0] == "warning" and "vllm_offload_x.mmap" in found["shm-leftovers"][1]
+
+
+def test_a_limit_on_locked_memory_below_the_tier_fails_early() -> None:
+    level, text = findings(replace(HOST, memlock_bytes=64 << 20), gib=64)["memlock"]
+    assert level == "refused"
+    assert "ulimit -l unlimited" in text and "LimitMEMLOCK=infinity" in text
+
+
+def test_ports_devices_and_versions() -> None:
+    assert findings(replace(HOST, busy_ports=frozenset({8000})))["ports"][0] == "refused"
+    assert findings(replace(HOST, devices=0))["device"][0] == "refused"
+    assert findings(replace(HOST, devices=4), tp=8)["device"][0] == "refused"
+    assert findings(installed=replace(TESTED, vllm="0.31.9"))["vllm-version"][0] == "refused"
+    assert findings(installed=replace(TESTED, vllm="0.34.0"))["vllm-version"][0] == "warning"
+    assert findings(installed=replace(TESTED, vllm=None))["vllm-version"] == (
+        "refused", "vllm is not installed here: pip install x",
+    )  # fmt: skip
+    assert (
+        findings(installed=replace(TESTED, vllm="0.13.0", lmcache="0.3.12"), mode="in-process")["vllm-version"][0]
+        == "ok"
+    )
+    assert [version_tuple(text) for text in ("0.32.0+cpu", "0.5.6.post1", "0.33rc1", "x")] == [
+        (0, 32, 0), (0, 5, 6), (0, 33), (),
+    ]  # fmt: skip
+
+
+def test_models_that_need_a_word() -> None:
+    mla = findings(model=ModelFacts(mla=True), tp=8)["mla-copies"]
+    assert mla[0] == "ok" and "stores them once" in mla[1]
+    assert findings(model=ModelFacts(hybrid=True))["hybrid"][0] == "warning"
+    assert findings(model=ModelFacts(hybrid=True), mode="in-process")["hybrid"][0] == "refused"
+    speculative = ("--speculative-config", '{"method": "mtp"}')
+    assert "speculative" in findings(model=ModelFacts(hybrid=True), vllm_args=speculative)
+    assert "speculative" not in findings(vllm_args=speculative)
+    assert findings(vllm_args=("--enable-lora",))["lora"][0] == "warning"
+    assert findings(chunk_tokens=48)["alignment"][0] == "warning"
+
+
+def test_speculative_decoding_on_a_hybrid_model_gives_up_the_last_chunk_of_a_match() -> None:
+    assert usable_hit_tokens(32_768, 16_384, speculative_hybrid=True) == 16_384
+    assert usable_hit_tokens(32_768, 16_384, speculative_hybrid=False) == 32_768
+    assert usable_hit_tokens(100, 16_384, speculative_hybrid=True) == 0
