@@ -11,7 +11,7 @@ from eactl import hostinfo
 from eactl.errors import UsageError
 from eactl.model.link import LinkState
 from eactl.units import GIB, KIB, MIB, human_bytes
-from eactl_probes.copying import Copier, CpuCopier, CudaCopier, observed_node
+from eactl_probes.copying import Copier, CpuCopier, CudaCopier, observed_node, time_copies
 from eactl_probes.gpu import GpuFacts, Nvml, gpus_of_torch, nvml_session
 from eactl_probes.h2d_buffers import Placement, buffers, buffers_for_all
 from eactl_probes.h2d_series import (

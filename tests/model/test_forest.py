@@ -76,7 +76,7 @@ def test_roots_share_nothing() -> None:
 
 
 def test_memory_grows_with_distinct_blocks_not_with_resent_ones() -> None:
-    # 300 turns that each resend all before: 45,150 ids go in, 300 distinct ones are kept, with room for half as many more
+    # 300 turns that each resend all before: 45,150 ids go in; 300 are kept, with room for half as many more
     builder = ForestBuilder()
     root = builder.root("", 1)
     for turn in range(1, 301):
