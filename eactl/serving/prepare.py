@@ -67,7 +67,7 @@ def prepare(
     installed = find_installed(settings.device)
     ranks = weight.tier_ranks * settings.pp * settings.dp
     if host_bytes is None:
-        host_bytes, reason = _auto_size(size_file, ranks)
+        host_bytes, reason = _auto_size(size_file, ranks, settings)
     else:
         reason = "as given"
     plan = make_plan(
@@ -112,10 +112,14 @@ def model_facts(weight: Footprint) -> ModelFacts:
     )
 
 
-def _auto_size(size_file: Path | None, ranks: int) -> tuple[int, str]:
+def _auto_size(size_file: Path | None, ranks: int, settings: ServeSettings) -> tuple[int, str]:
     if size_file is not None:
         recommended = _recommendation(size_file)
-        return recommended, f"from {size_file}: the recommendation of 'eactl size'"
+        text = f"from {size_file}: 'eactl size' recommends {human_bytes(recommended)}"
+        if settings.mode == "in-process":
+            return recommended, text
+        kept = settings.watermark * (1 - settings.eviction_ratio)
+        return round(recommended / kept), f"{text}, and LMCache's server keeps {kept:.0%} of what it has at worst"
     free = hostinfo.available_memory_bytes()
     size = int(free * AUTO_SHARE) // ranks
     text = (

@@ -1,0 +1,28 @@
+"""``--host-gib auto``: what the recommendation of ``eactl size`` becomes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eactl.serving.prepare import prepare
+from eactl.units import GIB
+
+
+def saved_size(folder: Path, gib: float) -> Path:
+    path = folder / "size.json"
+    path.write_text(json.dumps({"schema": "eactl.size/1", "recommendation": {"host_gib_rank": gib}}))
+    return path
+
+
+@pytest.mark.parametrize(("mode", "gib"), [("multi-process", 12.5), ("in-process", 8.0)])
+def test_the_server_gets_so_much_that_it_keeps_the_recommended_size(tmp_path: Path, mode: str, gib: float) -> None:
+    # LMCache's server keeps 0.8 * (1 - 0.2) = 64 % at worst: 8 / 0.64 = 12.5; in-process all of it is kept
+    launch = prepare(
+        host_gib="auto", size_file=saved_size(tmp_path, 8), device="cpu", servers=(), vllm_args=(),
+        model="Qwen3-Coder-30B-A3B", mode=mode,
+    )  # fmt: skip
+    assert launch.plan.tier.host_gib_rank * GIB == pytest.approx(gib * GIB)
+    assert "recommends 8 GiB" in launch.size_reason
