@@ -24,5 +24,5 @@ def test_the_server_gets_so_much_that_it_keeps_the_recommended_size(tmp_path: Pa
         host_gib="auto", size_file=saved_size(tmp_path, 8), device="cpu", servers=(), vllm_args=(),
         model="Qwen3-Coder-30B-A3B", mode=mode,
     )  # fmt: skip
-    assert launch.plan.tier.host_bytes_rank == round(gib * GIB)
+    assert launch.plan.tier.bytes_rank == round(gib * GIB)
     assert "recommends 8 GiB" in launch.size_reason
