@@ -41,7 +41,6 @@ def test_every_command_shows_an_example_of_itself(entry: Entry) -> None:
     assert re.search(rf"^ +(\S+=\S+ )?{entry.name} ", examples, re.MULTILINE), "give it an epilog with 'Examples:'"
 
 
-@pytest.mark.xfail(reason="epilogs of several \\b paragraphs without empty lines between them")
 @pytest.mark.parametrize("entry", COMMANDS, ids=named)
 def test_help_holds_printable_text_only(entry: Entry) -> None:
     odd = {character for character in entry.help_text() if not character.isprintable() and character != "\n"}

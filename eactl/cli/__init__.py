@@ -28,6 +28,7 @@ Examples:
   eactl probe obr --model Qwen3-Coder-30B-A3B --tp 8
   eactl condenser-check ~/.claude/projects/my-project
   eactl serve --model ./my-model --policy conditioned --host-gib 20
+
 \b
 Shell completion (bash; zsh and fish likewise):
   eval "$(_EACTL_COMPLETE=bash_source eactl)"

@@ -17,6 +17,7 @@ Examples:
   eactl condenser-check log.jsonl --condense summary:max=80,tokens=800 --condense stepwise-cut:budget=100K
   eactl condenser-check with.jsonl --against without.jsonl
   eactl condenser-check log.jsonl --fail-under 0.9 --annotate github
+
 \b
 Condensers for --condense (sizes in tokens, 50K is 50000; all but those named have defaults):
   recent-events:max=100,keep-first=1          the first and the most recent messages
@@ -25,6 +26,7 @@ Condensers for --condense (sizes in tokens, 50K is 50000; all but those named ha
   stepwise-cut:budget=N,high=1.2,low=0.7      oldest messages dropped in steps (budget is needed)
   sliding-window:budget=N                     oldest messages dropped at every turn (budget is needed)
   microcompact:at=100K,keep=3,min-saved=20K   all old tool results cleared at once
+
 \b
 Exit status: 0 done, 1 below --fail-under, 2 bad usage or input.
 """

@@ -15,6 +15,7 @@ Examples:
   eactl serve --model ./model --host-gib auto --size size.json -- --max-model-len 131072
   eactl serve --model ./model --tp 4 --policy none --host-gib 40 --dry-run --json
   eactl serve --model ./tiny --device cpu --host-gib 1 -- --max-model-len 4096
+
 \b
 A key for the API goes into VLLM_API_KEY, not onto the command line. Watch the tier with: eactl tail
 """

@@ -18,6 +18,7 @@ Examples:
   eactl trace convert sessions/ --drop-duplicates -o sessions.jsonl.gz
   eactl trace convert agents.jsonl.zst --to mooncake -o for_loadgen.jsonl
   zcat lookups.jsonl.gz | eactl trace convert - -o - | head
+
 \b
 Mooncake lines hold whole prompts, as Dynamo's replay reads them. AIPerf adds the turns of one session_id
 up: write its input with --no-sessions.
