@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from eactl.errors import TraceError
 from eactl.trace import chatforms
 from eactl.trace.call import Source
 from eactl.trace.chat import ChatRequest
@@ -75,9 +76,17 @@ class OpenHandsReader(DocumentReader):
                 ended_s = request.arrival_s + request.service_s
             turn += 1
             yield request
-        for member in self._members:
-            if member is not self and member.source.skipped:
-                self.warn("skipped-file", f"{member.skipped_because}, left out")
+
+    def finish(self) -> None:
+        """As for every reader, but for the folder as a whole: a file is one request."""
+        bad = [member for member in self._members if member.source.skipped]
+        read = sum(member.source.calls for member in self._members)
+        if len(bad) > read:
+            raise TraceError(f"{len(bad)} of {len(bad) + read} files cannot be read: {bad[0].skipped_because}",
+                             where=str(self.file.path.parent), hint="this may be another format")  # fmt: skip
+        for member in bad:
+            self.warn("skipped-file", f"{member.skipped_because}, left out")
+        self.note_tokens()
 
     def request(self, session: str, turn: int) -> ChatRequest | None:
         """The one request of this file; None when it was skipped as bad."""

@@ -137,11 +137,15 @@ class TextReader(Reader):
 
     def finish(self) -> None:
         """Add what was found out about exactness, then as for every reader."""
+        self.note_tokens()
+        super().finish()
+
+    def note_tokens(self) -> None:
+        """Say so where tokens are approximate."""
         source = self.source
         if source.tokenizer == "approximate" and source.prompt_tokens:
             self.warn("approximate-tokens", "no tokenizer was given: tokens are approximated from the text",
                       "--tokenizer DIR takes the model's own")  # fmt: skip
-        super().finish()
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Line number and JSON object of each line; a cut last line is left out with a warning."""
