@@ -23,7 +23,7 @@ find_python = for p in $(PYTHON) python3 python3.14 python3.13 python3.12 python
 demo := eactl/data/demo.jsonl.zst
 size_demo := size --trace $(demo) --model Qwen3-Coder-30B-A3B --tp 8
 
-.PHONY: help run test test-fast test-engine engine-env lint format types docs docs-check bench clean
+.PHONY: help run test test-fast test-engine engine-env lint format types docs docs-check bench probe-gpu clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ docs-check: $(VENV)/.stamp-dev  ## Compare them with the code, byte for byte
 
 bench: $(VENV)/.stamp-dev  ## Measure speed and memory: ratios, each within one run
 	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(py) "$$script"; echo; done
+
+probe-gpu: $(VENV)/.stamp-dev  ## On a machine with a GPU: its tests, and all probes once, into gpu-measurements/
+	$(pip) install -e '.[dev,probes]'
+	$(py) -m pytest tests/gpu
+	$(py) -m tests.gpu.measure gpu-measurements
 
 clean:  ## Remove what make and the tools wrote
 	rm -rf $(VENV) $(ENGINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
