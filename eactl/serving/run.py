@@ -35,7 +35,7 @@ class Child:
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._popen = subprocess.Popen(  # noqa: S603 - the plan's command line, no shell
             process.argv,
-            env={**os.environ, **process.env},
+            env=process.environment(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -44,6 +44,10 @@ class Child:
         )
         self._reader = threading.Thread(target=self._copy, args=(self._popen.stdout, write), daemon=True)
         self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
 
     @property
     def status(self) -> int | None:

@@ -1,6 +1,5 @@
 """Real engines: vLLM's CPU build and LMCache with a tiny model, started by serve's own plan, one at a time."""
 
-# ruff: noqa: S108
 from __future__ import annotations
 
 import importlib.util
@@ -31,12 +30,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
-    """No process and no shared memory of ours outlives the tests."""
-    shared = Path("/dev/shm")
-    before = set(shared.glob("*eactl*")) if shared.is_dir() else set()
+    """No shared memory and no process of ours outlives the tests."""
     yield
-    after = set(shared.glob("*eactl*")) if shared.is_dir() else set()
-    assert after <= before, f"left in /dev/shm: {sorted(map(str, after - before))}"
+    from tests.engine import stack
+
+    left = [path for path in stack.STARTED_SHM if Path(path).exists()]
+    assert not left, f"left behind: {left}"
+    assert not [pid for pid in stack.STARTED_PIDS if Path(f"/proc/{pid}").exists()]
 
 
 @pytest.fixture(scope="session")

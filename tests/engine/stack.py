@@ -28,6 +28,8 @@ ENV = {
     "LMCACHE_DISABLE_BANNER": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1",
 }  # fmt: skip
 CHUNK_TOKENS = 32
+STARTED_PIDS: set[int] = set()  # what must be gone when the tests are over
+STARTED_SHM: set[str] = set()
 
 
 def free_port() -> int:
@@ -57,6 +59,7 @@ class Engine:
         """Start one process and wait until it is healthy."""
         child = Child(process, lambda line: print(line, file=self.log_file, flush=True))
         self.children.append(child)
+        STARTED_PIDS.add(child.pid)
         wait_for(lambda: _ready(child), 180, f"{process.name} to be healthy")
 
     def output(self, prompt: Sequence[int], max_tokens: int = 16, **body: Any) -> list[int]:
@@ -110,6 +113,8 @@ def engine(
     )  # fmt: skip
     ports = (free_port(), free_port())
     plan = make_plan(options, Weight(BETA_BYTES, 1), host_mib << 20, api_server=api_server_modules()[0], ports=ports)
+    if plan.shm_file:
+        STARTED_SHM.add(plan.shm_file)
     log = (folder / "engine.log").open("a")
     stack = Engine(plan, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{ports[1]}", folder / "tier.json", log)
     # Everything that has to die with the test is in our own process group's children.

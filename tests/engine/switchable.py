@@ -1,7 +1,8 @@
 """The multi-process connector with a policy that a test can change while the engine runs.
 
 Reads a JSON file named by ``eactl.control``: ``{"run": label, "policy": …, "kappa_chunks": …, "window_s": …,
-"full": …, "kept": …}``; a new label starts a fresh policy with fresh counters.
+"full": …, "kept": …, "fault": …}``; a new label starts a fresh policy with fresh counters. With ``fault`` every
+decision raises.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class SwitchableConnector(EactlMPConnector):
                 gate.tier = TierState()
             gate.engine, gate.label = wanted["run"], None
             self._written_before = None
+            if wanted.get("fault"):
+                gate.admission.decide = _fail  # type: ignore[method-assign]
         super()._read_tier()
 
     def _tier_size(self, per_token: int, host_bytes: int, watermark: float, ratio: float) -> TierSize:
@@ -48,3 +51,7 @@ class SwitchableConnector(EactlMPConnector):
                   "low": watermark * (1 - ratio)}  # fmt: skip
         full, kept = self._run.get("full", "low"), self._run.get("kept", "middle")
         return TierSize(size.chunk_tokens, per_token, host_bytes, full_share=shares[full], kept_share=shares[kept])
+
+
+def _fail(*_: object) -> None:
+    raise RuntimeError("a fault on purpose")

@@ -21,8 +21,11 @@ _TEMPLATE = (
 )
 
 
-def make(folder: Path) -> Path:
-    """Write the model into ``folder`` unless it is there; returns ``folder``. Needs torch and transformers."""
+def make(folder: Path, hidden: int = 128) -> Path:
+    """Write the model into ``folder`` unless it is there; returns ``folder``. Needs torch and transformers.
+
+    ``hidden`` makes prefill dearer, and leaves the KV as it is.
+    """
     if (folder / "model.safetensors").exists():
         return folder
     import torch
@@ -44,9 +47,9 @@ def make(folder: Path) -> Path:
     # Wide, untied weights: every output depends on the whole prompt, so a wrongly restored block shows.
     torch.manual_seed(20)
     config = Qwen3Config(
-        vocab_size=VOCABULARY, hidden_size=128, intermediate_size=256, num_hidden_layers=2,
+        vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=64, max_position_embeddings=MAX_POSITIONS,
-        tie_word_embeddings=False, initializer_range=0.2, eos_token_id=2, bos_token_id=1, pad_token_id=0,
+        tie_word_embeddings=False, initializer_range=2.4 / hidden**0.5, eos_token_id=2, bos_token_id=1, pad_token_id=0,
     )  # fmt: skip
     model = Qwen3ForCausalLM(config).to(torch.bfloat16)
     model.save_pretrained(folder)
