@@ -66,6 +66,6 @@ def plan_text(launch: Launch) -> str:
         mark = {"ok": "ok", "warning": "WARNING", "refused": "REFUSED"}[finding.level]
         lines.append(f"{mark:8} {finding.text}")
     for process in launch.plan.processes:
-        env = " ".join(f"{name}={shlex.quote(value)}" for name, value in process.env.items())
+        env = " ".join(f"{name}={shlex.quote(value)}" for name, value in process.environment({}).items())
         lines.append(f"{process.name:8} {env} {shlex.join(process.argv)}")
     return "\n".join(lines)

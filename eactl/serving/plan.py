@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eactl.serving.settings import ServeSettings, option_value
@@ -24,6 +24,9 @@ class Weight:
     bytes_per_token_rank: int
     tier_ranks: int
     source: str = ""
+
+
+_CPU_KV_GIB = "1"  # for trials; the variable itself asks for more
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +51,29 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process to start: ``env`` comes on top of ours, ``ready_url`` answers 200 when it is up."""
+    """One process to start: ``env`` comes on top of ours, ``ready_url`` answers 200 when it is up.
+
+    ``unless_set`` holds variables that the user's own environment may override.
+    """
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     ready_url: str
+    unless_set: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self, ours: Mapping[str, str]) -> dict[str, str]:
+        """What the process is started with, on top of ``ours``."""
+        return {**self.unless_set, **ours, **self.env}
 
     def as_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "argv": list(self.argv), "env": dict(self.env), "ready_url": self.ready_url}
+        return {
+            "name": self.name,
+            "argv": list(self.argv),
+            "env": dict(self.env),
+            "unless_set": dict(self.unless_set),
+            "ready_url": self.ready_url,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +165,9 @@ def _vllm(settings: ServeSettings, tier: Tier, extra: dict[str, Any], api_server
             "LMCACHE_MAX_LOCAL_CPU_SIZE": _number(tier.bytes_rank / GIB),  # LMCache's unit is GiB per rank
         }
     host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared, not bound
-    return Process("vllm", tuple(argv), env, f"http://{host}:{settings.port}/health")
+    # Left to itself vLLM on a CPU wants 92 % of the memory for its own KV cache, and refuses to start without it.
+    unless_set = {"VLLM_CPU_KVCACHE_SPACE": _CPU_KV_GIB} if settings.device == "cpu" else {}
+    return Process("vllm", tuple(argv), env, f"http://{host}:{settings.port}/health", unless_set)
 
 
 def _connector_config(settings: ServeSettings, weight: Weight, tier: Tier, port: int, http_port: int) -> dict[str, Any]:

@@ -26,3 +26,10 @@ def test_the_server_gets_so_much_that_it_keeps_the_recommended_size(tmp_path: Pa
     )  # fmt: skip
     assert launch.plan.tier.bytes_rank == round(gib * GIB)
     assert "recommends 8 GiB" in launch.size_reason
+
+
+def test_on_a_cpu_vllm_gets_a_small_kv_cache_unless_the_user_asked_for_another() -> None:
+    launch = prepare(host_gib="1", size_file=None, device="cpu", servers=(), vllm_args=(), model="Qwen3-Coder-30B-A3B")
+    vllm = launch.plan.vllm
+    assert vllm.environment({})["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert vllm.environment({"VLLM_CPU_KVCACHE_SPACE": "40"})["VLLM_CPU_KVCACHE_SPACE"] == "40"
