@@ -41,7 +41,7 @@ def obr_text(document: Fields) -> str:
 
 def _title(document: Fields) -> str:
     weight = document["bytes_per_token_rank"]
-    model = document["model"] or "a model"
+    model = document["model"] or "KV size given"
     kv = f"{human_bytes(weight)} of KV per token and rank" if weight else "KV size not known"
     where = f", measured on {document['device_name']}" if document["device_name"] else ""
     return f"{model}, TP {document['tp']}: {kv}{where}"

@@ -17,19 +17,13 @@ from eactl_probes.obr_settings import ObrSettings
 from eactl_probes.prefill import PrefillFindings
 from eactl_probes.prefill_run import PrefillSettings, run_prefill
 from eactl_probes.restore_logs import RestoreLog, read_restore_logs
+from eactl_probes.sampling import Budget
+from eactl_probes.torch_env import require_torch
 
-
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """Time for measuring; loading torch, buffers and weights come on top and fill up the promised total."""
-
-    h2d: float
-    prefill: float
-
-    @classmethod
-    def of(cls, settings: ObrSettings) -> Seconds:
-        """15 s in all when quick; else 60 s on a GPU and 90 s on two CPU cores."""
-        return cls(3.0, 4.5) if settings.quick else cls(16.0, 16.0)
+# Seconds for everything, loading torch included, below the promised 15 s and 60 s because the last step may overrun.
+_QUICK_S, _DEFAULT_S = 10.0, 50.0
+# Of what is left, the share that copies may take; arithmetic on two CPU cores needs the larger part.
+_H2D_SHARE = 0.35
 
 
 @dataclass
@@ -78,13 +72,16 @@ def gather(settings: ObrSettings, findings: ObrFindings, progress: Callable[[str
     findings.bytes_per_token = settings.bytes_per_token
     findings.decoder = _decoder(settings)
     _take_given(settings, findings)
-    seconds = Seconds.of(settings)
+    budget = Budget(_QUICK_S if settings.quick else _DEFAULT_S)
+    if settings.measures_here:
+        progress("loading torch")
+        require_torch("probe obr")
     if settings.logs:
         _from_logs(settings, findings)
     elif settings.measures_bandwidth:
-        _measure_bandwidth(settings, findings, seconds.h2d, progress)
+        _measure_bandwidth(settings, findings, _H2D_SHARE * budget.left_s, progress)
     if findings.per_token is None:
-        _find_prefill(settings, findings, seconds.prefill, progress)
+        _find_prefill(settings, findings, budget.left_s, progress)
 
 
 def _decoder(settings: ObrSettings) -> Decoder | None:

@@ -31,7 +31,8 @@ from eactl_probes.prefill_document import prefill_fields
 def obr_fields(settings: ObrSettings, findings: ObrFindings, status: str) -> dict[str, Any]:
     """All fields of the document. With a figure missing, the measured parts are kept and the rest is null."""
     notices = Notices(list(findings.notices.entries))
-    h2d = h2d_fields(findings.h2d, status) if findings.h2d else None
+    # Copies come first: once prefill has begun they are complete, however the rest ends.
+    h2d = h2d_fields(findings.h2d, "complete" if findings.prefill else status) if findings.h2d else None
     prefill = prefill_fields(findings.prefill, status, settings.tokens) if findings.prefill else None
     for part in (h2d, prefill):
         # Both parts look at the same machine: what is wrong with it is said once.

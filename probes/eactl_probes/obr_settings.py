@@ -117,7 +117,7 @@ class ObrSettings:
         return not (self.given.bandwidths or self.logs or self.peak.link_bytes_per_s)
 
     @property
-    def measures_prefill(self) -> bool:
-        """Whether arithmetic has to be timed here, or a server asked."""
+    def measures_here(self) -> bool:
+        """Whether this machine's copies or arithmetic have to be timed, which takes torch."""
         method = self.prefill_method
-        return method in ("layers", "server") or (method == "bound" and self.peak.flop_per_s is None)
+        return self.measures_bandwidth or method == "layers" or (method == "bound" and self.peak.flop_per_s is None)

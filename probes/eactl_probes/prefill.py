@@ -147,9 +147,11 @@ def measure_layers(
             def measure(x: torch.Tensor = x) -> float:
                 return sum(count * time_work(kind, lambda block=block: block(x)) for block, count in blocks)  # type: ignore[misc]
 
-            effort = Effort(budget.share(len(wanted) - position), least=3, most=30, warm_ups=3)
+            warm_ups = 1 if quick else 3
+            effort = Effort(budget.share(len(wanted) - position), least=3, most=30, warm_ups=warm_ups)
             findings.points.append(PrefillPoint(tokens, _sample_or_refuse(measure, effort, tokens)))
-    findings.matrix_rate = measure_matrix_rate(kind, dtype, min(1.0, seconds / 8), progress)
+    if budget.left_s > 0:
+        findings.matrix_rate = measure_matrix_rate(kind, dtype, min(1.0, budget.left_s), progress)
 
 
 def _sample_or_refuse(measure: Callable[[], float], effort: Effort, tokens: int) -> Samples:
