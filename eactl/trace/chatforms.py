@@ -80,6 +80,14 @@ def usage_of(record: Any) -> Usage | None:
     return Usage(prompt or None, cached, written, output)
 
 
+def first_choice(reply: Any) -> Message | None:
+    """The message of a chat-completions response, if it holds one."""
+    choices = reply.get("choices") if isinstance(reply, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    return message if isinstance(message, dict) else None
+
+
 def from_openai(messages: Any) -> list[Message]:
     """Messages of the chat-completions API as they are; Anthropic's blocks among them are rewritten.
 
@@ -182,7 +190,7 @@ def from_responses(items: Any, instructions: Any = None) -> list[Message]:
 
 def add_response_item(messages: list[Message], item: Message) -> None:
     """Append one Responses item to ``messages`` (a new list entry, or part of the last assistant message)."""
-    kind = item.get("type") or "message"
+    kind = str(item.get("type") or "message")
     if kind == "message" and item.get("role") != "assistant":
         messages.append({"role": item.get("role") or "user", "content": _response_content(item.get("content"))})
     elif kind.endswith("_output"):

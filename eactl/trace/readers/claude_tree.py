@@ -88,7 +88,7 @@ class ConversationTree:
         self._built: dict[str, tuple[Response, list[Message]]] = {}
 
     def __contains__(self, uuid: object) -> bool:
-        return uuid in self._nodes
+        return isinstance(uuid, str) and uuid in self._nodes
 
     def root_of(self, record: dict[str, Any]) -> str:
         """The uuid of the first line of the branch on which ``record`` lies: what tells sub-agents apart."""

@@ -56,6 +56,11 @@ def requests_in_time(requests: list[ChatRequest]) -> list[ChatRequest]:
     return requests
 
 
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """The JSON objects of a list; nothing of what is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 @lru_cache(maxsize=2)
 def beginning(head: Head) -> Any:
     """The JSON value at the beginning of a file, as far as the head holds it; None when there is none."""

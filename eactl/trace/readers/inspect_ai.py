@@ -17,7 +17,7 @@ import orjson
 from eactl.errors import TraceError
 from eactl.trace.bytestream import is_stdin
 from eactl.trace.chat import ChatRequest
-from eactl.trace.chatforms import Message, seconds, tool_call
+from eactl.trace.chatforms import Message, first_choice, seconds, tool_call
 from eactl.trace.options import TraceOptions
 from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.conversation import Conversation, inclusive_usage
@@ -115,13 +115,12 @@ class InspectReader(DocumentReader):
                 continue
             output = event.get("output")
             output = output if isinstance(output, dict) else {}
-            choices = output.get("choices")
-            answer = choices[0].get("message") if isinstance(choices, list) and choices else None
+            answer = first_choice(output)
             talk.model = str(event.get("model") or "") or None
             talk.tools = _tools(texts.resolved(event.get("tools")))
             yield talk.request(
                 where, prompt=[_message(message) for message in texts.prompt(event)],
-                response=_message(texts.resolved(answer)) if isinstance(answer, dict) else None,
+                response=_message(texts.resolved(answer)) if answer is not None else None,
                 usage=inclusive_usage(output.get("usage")), started_s=seconds(event.get("timestamp")),
                 ended_s=seconds(event.get("completed")),
             )  # fmt: skip

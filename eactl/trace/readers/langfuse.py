@@ -46,11 +46,12 @@ class LangfuseReader(DocumentReader):
 
     def read(self) -> Iterator[ChatRequest]:
         observations, trace = self._observations()
-        wrapping = {_get(each, "parentObservationId") for _, each in observations if each.get("type") == "GENERATION"}
+        generations = [(at, each) for at, each in observations if each.get("type") == "GENERATION"]
+        wrapping = {str(_get(each, "parentObservationId")) for _, each in generations}
         sessions: dict[str, Conversation] = {}
         ordered: list[tuple[float, int, dict[str, Any]]] = []
-        for number, observation in observations:
-            if observation.get("type") != "GENERATION" or observation.get("id") in wrapping:
+        for number, observation in generations:
+            if str(observation.get("id")) in wrapping:
                 continue
             ordered.append((seconds(_get(observation, "startTime")) or 0.0, number, observation))
         unclear = 0
@@ -79,6 +80,7 @@ class LangfuseReader(DocumentReader):
         document = self.document()
         if document is None:
             return [], {}
+        document = document if isinstance(document, dict) else {}
         trace, observations = document.get("trace"), document.get("observations")
         if not isinstance(trace, dict) or not isinstance(observations, list):
             self.bad(1, BadLineError("no 'trace' with 'observations'"))

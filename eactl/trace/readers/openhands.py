@@ -113,12 +113,10 @@ class OpenHandsReader(DocumentReader):
         ended = seconds(document.get("timestamp"))
         taken = document.get("latency_sec")
         service = float(taken) if isinstance(taken, (int, float)) and 0 <= taken < 1e6 else None
-        choices = reply.get("choices")
-        message = choices[0].get("message") if isinstance(choices, list) and choices else None
         return ChatRequest(
             session=session, messages=chatforms.from_openai(messages),
             tools=tools if isinstance(tools, list) else None,
-            response=message if isinstance(message, dict) else None, usage=usage_of(reply.get("usage")), turn=turn,
+            response=chatforms.first_choice(reply), usage=usage_of(reply.get("usage")), turn=turn,
             model=str(reply.get("model") or settings.get("model") or "") or None,
             arrival_s=ended - (service or 0.0) if ended is not None else None, service_s=service, where=self.at(1),
         )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 from eactl.errors import TraceError
 from eactl.trace.chat import ChatRequest
-from eactl.trace.chatforms import seconds, usage_of
+from eactl.trace.chatforms import first_choice, seconds, usage_of
 from eactl.trace.options import TraceOptions
 from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.conversation import Conversation
@@ -74,7 +74,7 @@ class OpenHandsEventsReader(TextReader):
                 if reply["id"] in seen:
                     continue
                 seen.add(str(reply["id"]))
-                said = _reply(reply)
+                said = first_choice(reply)
                 yield talk.request(
                     self.at(number), response=said, usage=usage_of(reply.get("usage")), started_s=started_s,
                     ended_s=at_s,
@@ -88,14 +88,6 @@ class OpenHandsEventsReader(TextReader):
                 if message is not None:
                     talk.say(message)
                     started_s = at_s
-
-
-def _reply(reply: dict[str, Any]) -> dict[str, Any] | None:
-    choices = reply.get("choices")
-    message = (
-        choices[0].get("message") if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
-    )
-    return message if isinstance(message, dict) else None
 
 
 def _message(event: dict[str, Any], call: Any) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from eactl.trace.chatforms import Message, seconds, usage_of
 from eactl.trace.options import TraceOptions
 from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.conversation import Conversation
-from eactl.trace.readers.document import DocumentReader, beginning
+from eactl.trace.readers.document import DocumentReader, beginning, objects_in
 from eactl.trace.tracefile import Head, TraceFile
 
 _NOT_IN_PROMPT = (
@@ -60,8 +60,8 @@ class SweAgentReader(DocumentReader):
         if not isinstance(document, dict):
             self.bad(1, BadLineError("no JSON object"))
             return
-        history = [message for message in document.get("history") or [] if isinstance(message, dict)]
-        steps = [step for step in document.get("trajectory") or [] if isinstance(step, dict)]
+        history = objects_in(document.get("history"))
+        steps = objects_in(document.get("trajectory"))
         messages = [_clean(message) for message in history]
         answers = [at for at, message in enumerate(history) if _is_answer(message)]
         talk = Conversation(_task(self.file.path), hidden=(0, None))
