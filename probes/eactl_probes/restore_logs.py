@@ -88,6 +88,12 @@ def read_restore_logs(paths: Sequence[Path], bytes_per_token: float | None, noti
             raise UsageError(
                 reason, where=f"--from-logs {names}", hint="log a run whose context exceeds the GPU's cache"
             )
+        if found.host_hits:
+            raise UsageError(
+                "the tier had hits, but neither bytes nor times of their copies were exported",
+                where=f"--from-logs {names}",
+                hint="LMCache times copies on a GPU only; give its log instead, or measure the link",
+            )
         raise UsageError(
             "no restores from the host tier in the log", where=f"--from-logs {names}",
             hint="it takes LMCache's 'Retrieved … tokens' lines (level INFO) or its /metrics page",

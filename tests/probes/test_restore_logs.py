@@ -111,6 +111,12 @@ def test_a_warm_run_whose_hits_were_all_on_the_gpu_gives_no_verdict(tmp_path: Pa
         read(tmp_path, line)
 
 
+def test_hits_without_copy_times_are_told_from_no_hits(tmp_path: Path) -> None:
+    page = "vllm:prefix_cache_hits_total 10\nvllm:external_prefix_cache_hits_total 4000\n"
+    with pytest.raises(UsageError, match="the tier had hits, but neither bytes nor times"):
+        read(tmp_path, page)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "\n", "nothing of interest\n", "\0\0\0\n", "Retrieved many out of few\n", "size: 0.0234 gb, cost 0 ms\n"],
