@@ -24,6 +24,7 @@ CLASSIFIERS: tuple[tuple[str, Classifier], ...] = (
     ("whitespace", causes_text.whitespace),
     ("merged messages", causes_history.merged),
     ("trimmed history", causes_history.trimmed),
+    ("passing block", causes_text.passing_block),
     ("masked", causes_history.masked),
     ("changing value", causes_text.changing_value),
     ("memory block", causes_text.memory_block),

@@ -104,7 +104,8 @@ def summary(change: Change) -> Finding | None:
     told = bool({"compaction", "condensation", "compact"} & set(change.after.request.events))
     named = any(_SUMMARY.search(segment.text[:2000]) for segment in put_in)
     before, after = sum(s.tokens for s in gone), sum(s.tokens for s in put_in)
-    by_length = len(gone) > len(put_in) and 2 * after < before and (change.index > 0 or bool(change.kept))
+    goes_on = bool(change.kept or change.appended)  # a last message is a question, not a summary
+    by_length = goes_on and len(gone) > len(put_in) and 2 * after < before and (change.index > 0 or bool(change.kept))
     if told or (named and (after < before or len(gone) > 1)) or by_length:
         hint = "" if told or named else ", by its length"
         return Finding("summary", f"{_parts(len(gone), change)} replaced by {len(put_in)}{hint}")

@@ -10,9 +10,14 @@ from eactl.condense.sameness import json_difference, same_but_space
 from eactl.condense.sameness import same_json as equal_json
 from eactl.condense.values import changed_value
 
-_STATE_WORDS = r"memor(?:y|ies)|notes?|facts?|context|preferences|todo|plan|state|env(?:ironment)?|scratch ?pad|progress|status|reminder|learned|directory|workspace"  # noqa: E501
-_OPEN_TAG = re.compile(rf"<(?P<name>[\w:-]*(?:{_STATE_WORDS})[\w:-]*)(?:\s[^<>]*)?>", re.IGNORECASE)
-_HEADING = re.compile(rf"^(?:#+ .*|[^\n:]{{0,60}}\b)(?P<name>{_STATE_WORDS}|git ?status)\b[^\n]{{0,40}}", re.I | re.M)
+_STATE = (
+    r"memor(?:y|ies)|notes?|facts?|context|preferences|to-?do|plan|state|env(?:ironment)?|scratch ?pad|progress|"
+    r"(?:git ?)?status|reminder|learned|directory|workspace"
+)
+_OPEN_TAG = re.compile(rf"<(?P<name>[\w:-]*(?:{_STATE})[\w:-]*)(?:\s[^<>]*)?>", re.IGNORECASE)
+_HEADING = re.compile(
+    rf"^(?:#+[^\n]*\b(?:{_STATE})\b[^\n]*|[^\n:]{{0,30}}?\b(?:{_STATE})\b[^\n:]{{0,20}}:)", re.IGNORECASE | re.MULTILINE
+)
 _LOOK_BACK = 4000
 
 
@@ -90,16 +95,34 @@ def memory_block(change: Change) -> Finding | None:
     segment = change.old_segment or change.new_segment
     if segment is None or not _intact(change):
         return None
+    moved = change.old_segment is not None and change.new_segment is not None and change.in_place is False
     for side, piece in ((change.new_segment, change.new_piece), (change.old_segment, change.old_piece)):
-        if side is None or piece is None or piece.kind != "text":
+        if moved or side is None or piece is None or piece.kind != "text":
             continue
         block = _block(piece.text, change.offset) or _block(piece.text, min(len(piece.text), change.offset + 80))
         if block is not None and (side.is_head or block.startswith("<")):
             return Finding("memory-block", f"{block} rewritten in the {side.role} message")
-    inserted = [change.new[i] for i in change.inserted if change.new[i].is_head and not change.new[i].is_tools]
-    if inserted and change.new_segment in inserted and (found := _block(inserted[0].text, len(inserted[0].text))):
-        return Finding("memory-block", f"a {inserted[0].role} message with {found} put in")
+    inserted = change.new_segment
+    if inserted is not None and change.index in change.inserted and not inserted.is_tools:
+        found = _OPEN_TAG.match(inserted.text.lstrip()[:200]) if not inserted.is_head else None
+        block = (
+            f"<{found['name']}>" if found else _block(inserted.text, len(inserted.text)) if inserted.is_head else None
+        )
+        if block is not None:
+            return Finding("memory-block", f"a {inserted.role} message with {block} put in")
     return None
+
+
+def passing_block(change: Change) -> Finding | None:
+    """A block of state that stood at the end of the newest message and is taken out once that is history."""
+    old, new = change.old_piece, change.new_piece
+    if old is None or new is None or old.kind != "text" or new.kind != "text" or not _intact(change):
+        return None
+    gone = old.text[change.offset :]
+    tag = _OPEN_TAG.match(gone.lstrip()) if new.text.rstrip() == old.text[: change.offset].rstrip() else None
+    if tag is None or not gone.rstrip().endswith(f"</{tag['name']}>"):
+        return None
+    return Finding("memory-block", f"<{tag['name']}> is taken out of the message once it is history")
 
 
 def edited(change: Change) -> Finding | None:
@@ -130,8 +153,12 @@ def _block(text: str, offset: int) -> str | None:
     for match in reversed(list(_OPEN_TAG.finditer(text, start, min(len(text), offset + 1)))):
         if text.find(f"</{match['name']}", match.end(), offset) < 0:
             return f"<{match['name']}>"
-    section = max(text.rfind("\n\n", start, offset) + 2, text.rfind("\n#", start, offset) + 1, start)
-    heading = _HEADING.search(text, section if section > start else start, min(len(text), section + 120))
+    paragraph = text.rfind("\n\n", start, offset)
+    section = max(start, paragraph + 2 if paragraph >= 0 else start, text.rfind("\n#", start, offset) + 1)
+    heading = None
+    for heading in _HEADING.finditer(text, section, min(len(text), offset + 40)):
+        if heading.start() > offset:
+            break
     if heading is not None and heading.start() <= offset:
         return f"the section '{heading.group().strip(' #:')[:40]}'"
     return None

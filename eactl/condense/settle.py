@@ -60,7 +60,8 @@ def _name_windows(drafts: Sequence[Draft], numbers: Sequence[int], turns: list[T
             every_turn = len(run) > 1
             if not every_turn and cause == "truncated" and run[0] == len(drafts) - 1:
                 draft = drafts[run[0]]
-                every_turn = 0 < draft.dropped_tokens <= _STEP * draft.added_tokens and "all " not in draft.turn.kind
+                about_what_came_in = 0 < draft.dropped_tokens <= _STEP * draft.added_tokens
+                every_turn = draft.from_the_front and about_what_came_in and "all " not in draft.turn.kind
             for position in run if every_turn else ():
                 number = numbers[position]
                 kind = f"{turns[number].kind}, again at nearly every turn" if len(run) > 1 else turns[number].kind

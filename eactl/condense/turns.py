@@ -44,6 +44,7 @@ class Draft:
     line: int
     dropped_tokens: int = 0
     added: tuple[Event, ...] = ()
+    from_the_front: bool = False  # what was dropped were the oldest messages
 
     @property
     def added_tokens(self) -> int:
@@ -161,7 +162,9 @@ class TurnMaker:
         where = self._where(change, finding, stable)
         turn = self._turn(after, stable, lower, finding, where=where, lost=lost, removed=removed, processed=processed)
         dropped = sum(change.old[i].tokens for i in change.removed)
-        return Draft(turn, line, dropped, events(after, (after.segments[i] for i in change.appended)))
+        head = next((i for i, segment in enumerate(change.old) if not segment.is_head), 0)
+        came_in = events(after, (after.segments[i] for i in change.appended))
+        return Draft(turn, line, dropped, came_in, from_the_front=change.index <= head + 1)
 
     def _switched(self, finding: Finding, before: Prompt, after: Prompt, same_group: Prompt | None) -> Turn:
         stable = lower = 0

@@ -133,6 +133,47 @@ def test_a_heading_is_enough_to_recognise_a_memory_section() -> None:
     assert turn.cause == "memory-block"
 
 
+ENVIRONMENT = "<environment_details>\n# Files\n{}\n</environment_details>"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cause", "kind"),
+    [
+        ([system(), user(f"fix it\n{ENVIRONMENT.format('a.py')}")],
+         [system(), user("fix it"), assistant("a"), user(f"next\n{ENVIRONMENT.format('b.py')}")],
+         "memory-block", "<environment_details> is taken out of the message once it is history"),
+        ([system(f"{SYSTEM}\ngitStatus: main\nM a.py"), user("q")],
+         [system(f"{SYSTEM}\ngitStatus: main\nM a.py\nM b.py\n?? c.py"), user("q"), *exchange(1)],
+         "memory-block", "the section 'gitStatus' rewritten in the system message"),
+        ([system(), user("q")], [system(), system("Memory:\n- likes tea"), user("q"), *exchange(1)],
+         "memory-block", "a system message with the section 'Memory' put in"),
+        ([system(), user("q"), *exchange(1)],
+         [system(), user("q"), user("<system-reminder>the todo list changed</system-reminder>"), *exchange(1)],
+         "memory-block", "a user message with <system-reminder> put in"),
+        ([system(), user("q")], [system(f"{SYSTEM}\nAlso answer in French."), user("q"), *exchange(1)],
+         "edited", "the system message was rewritten (+23 characters)"),
+        ([system("You plan. " + SYSTEM), user("q")], [system(SYSTEM[::-1]), user("q"), *exchange(1)],
+         "edited", "the system message was rewritten (-10 characters)"),
+        ([system("host 10.0.0.12\n" + SYSTEM), user("q")],
+         [system("host 10.0.0.13\n" + SYSTEM), user("q"), *exchange(1)], "changing-value", "counter (+1)"),
+        ([system("今天是2026年9月30日。\n" + SYSTEM), user("q")],
+         [system("今天是2026年10月1日。\n" + SYSTEM), user("q"), *exchange(1)],
+         "changing-value", "clock with day granularity"),
+        (growing(5)[4], [*growing(6)[5][:3], *growing(6)[5][5:]], "truncated", "2 messages dropped"),
+        (growing(5)[4], [system(), user("a brand new task")],
+         "truncated", "all 13 messages dropped, a new conversation begins"),
+        ([system(), user("q"), assistant("x"), user("r")],
+         [system(), user("q"), assistant("something else entirely"), user("r")],
+         "edited", "the assistant message was rewritten (+22 characters)"),
+    ],
+)  # fmt: skip
+def test_changes_that_look_like_others_keep_their_own_names(
+    first: list[Message], second: list[Message], cause: str, kind: str
+) -> None:
+    turn = only_break(turns_of(session([first, second])))
+    assert (turn.cause, turn.kind) == (cause, kind)
+
+
 def test_reordered_tools_are_not_changed_tools_and_lose_the_whole_prompt() -> None:
     prompts = growing(2)
     requests = session(prompts, tools=TOOLS)
