@@ -87,11 +87,11 @@ def large_log(megabytes: int) -> None:
 
 
 def main() -> None:
+    large_log(int(sys.argv[1]) if len(sys.argv) > 1 else 200)  # first: a child starts with its parent's peak memory
+    print()
     sessions()
     print()
     breaks()
-    print()
-    large_log(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
 
 
 if __name__ == "__main__":
