@@ -12,6 +12,7 @@ from eactl.trace.chat import Usage
 Message = dict[str, Any]
 
 MAX_TIME_S = 1e11
+MAX_TOKENS = 1 << 24
 _MICROSECONDS_FROM, _MILLISECONDS_FROM = 1e14, 1e11  # epoch times: no clock of a log shows seconds that large
 _FORGOTTEN = ("cache_control", "prompt_cache_key")  # steer the provider's cache, are no part of the prompt
 
@@ -46,8 +47,8 @@ def seconds(value: Any) -> float | None:
 
 
 def token_count(value: Any) -> int | None:
-    """A token count, or None for anything else."""
-    return value if type(value) is int and value >= 0 else None
+    """A token count, or None for anything else: no prompt has more than MAX_TOKENS tokens."""
+    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
 
 
 def usage_of(record: Any) -> Usage | None:
@@ -200,7 +201,8 @@ def add_response_item(messages: list[Message], item: Message) -> None:
     elif kind == "message":
         _open_assistant(messages, "content", _response_content(item.get("content")))
     elif kind == "reasoning":
-        parts = item.get("content") or item.get("summary") or []
+        parts = item.get("content") or item.get("summary")
+        parts = parts if isinstance(parts, list) else []
         text = "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
         _open_assistant(messages, "reasoning_content", text or None, hidden=item.get("encrypted_content"))
     elif kind.endswith("_call"):

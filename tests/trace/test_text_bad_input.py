@@ -159,3 +159,9 @@ def test_no_json_whatever_makes_a_reader_fail(
     tmp_path_factory: pytest.TempPathFactory, records: list[Any], name: str
 ) -> None:
     survives(jsonl(tmp_path_factory.getbasetemp() / "fuzz.jsonl", *records), name)
+
+
+def test_absurd_token_counts_are_no_measurement(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", {**HELLO, "usage": {"prompt_tokens": 2**62, "completion_tokens": 2}})
+    (call,) = calls(path)
+    assert call.prompt_tokens < 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eactl.trace.chat import ChatRequest, Usage
-from eactl.trace.chatforms import Message, usage_of
+from eactl.trace.chatforms import Message, token_count, usage_of
 
 
 class Conversation:
@@ -79,4 +79,5 @@ def inclusive_usage(record: Any) -> Usage | None:
 
 
 def _first(record: dict[str, Any], *names: str) -> int | None:
-    return next((record[name] for name in names if type(record.get(name)) is int and record[name] >= 0), None)
+    found = (token_count(record.get(name)) for name in names)
+    return next((count for count in found if count is not None), None)

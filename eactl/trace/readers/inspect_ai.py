@@ -21,7 +21,7 @@ from eactl.trace.chatforms import Message, first_choice, seconds, tool_call
 from eactl.trace.options import TraceOptions
 from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.conversation import Conversation, inclusive_usage
-from eactl.trace.readers.document import DocumentReader, beginning, requests_in_time
+from eactl.trace.readers.document import DocumentReader, beginning, objects_in, requests_in_time
 from eactl.trace.tracefile import Head, TraceFile
 
 SAMPLE_BYTES = 1 << 30
@@ -141,9 +141,9 @@ class _Attachments:
         references = event.get("input_refs")
         for pair in references if isinstance(references, list) else []:
             if isinstance(pair, list) and len(pair) == 2 and all(type(at) is int for at in pair):
-                found += self._pool[pair[0] : pair[1]]
-            elif type(pair) is int and 0 <= pair < len(self._pool):
-                found.append(self._pool[pair])
+                found += objects_in(self._pool[pair[0] : pair[1]])
+            elif type(pair) is int:
+                found += objects_in(self._pool[pair : pair + 1])
         return found
 
     def resolved(self, value: Any, depth: int = 0) -> Any:

@@ -17,7 +17,7 @@ from eactl.trace.chat import ChatRequest, Usage
 from eactl.trace.chatforms import Message, seconds, token_count
 from eactl.trace.options import TraceOptions
 from eactl.trace.readers.conversation import Conversation
-from eactl.trace.readers.document import DocumentReader, beginning
+from eactl.trace.readers.document import DocumentReader, beginning, objects_in
 from eactl.trace.readers.spans import numbered_messages, prompt_of
 from eactl.trace.readers.textbase import first_objects
 from eactl.trace.tracefile import Head, TraceFile
@@ -93,10 +93,10 @@ def _spans(record: dict[str, Any]) -> list[dict[str, Any]]:
         found = record["spans"]
     elif "attributes" in record:
         found = [record]
-    for resource in record.get("resourceSpans") or record.get("resource_spans") or []:
-        for scope in (resource.get("scopeSpans") or []) if isinstance(resource, dict) else []:
-            found += (scope.get("spans") or []) if isinstance(scope, dict) else []
-    return [{**span, "attributes": _attributes(span.get("attributes"))} for span in found if isinstance(span, dict)]
+    for resource in objects_in(record.get("resourceSpans") or record.get("resource_spans")):
+        for scope in objects_in(resource.get("scopeSpans")):
+            found += objects_in(scope.get("spans"))
+    return [{**span, "attributes": _attributes(span.get("attributes"))} for span in objects_in(found)]
 
 
 def _attributes(attributes: Any) -> dict[str, Any]:
