@@ -61,8 +61,17 @@ def open_source(text: str) -> Source:
 
 
 def local_sources() -> list[Source]:
-    """The state files of this user's engines."""
-    return [FileSource(path) for path in sorted(state_dir().glob("tier-*.json"))]
+    """The state files of this user's engines: those still written, or if there are none, all that were left."""
+    files = sorted(state_dir().glob("tier-*.json"))
+    alive = [path for path in files if time.time() - _written_s(path) < 60]
+    return [FileSource(path) for path in alive or files]
+
+
+def _written_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # its engine has just ended
+        return 0.0
 
 
 class FileSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -178,6 +179,19 @@ def test_engines_of_this_user_are_found_in_the_state_directory(tmp_path: Path, m
         "a",
         "b",
     ]
+
+
+def test_what_a_killed_engine_left_is_shown_only_where_no_engine_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EACTL_STATE_DIR", str(tmp_path))
+    for name in ("dead", "live"):
+        write_state(tmp_path / f"tier-{name}.json", record(engine=name))
+    long_ago_s = time.time() - 3600
+    os.utime(tmp_path / "tier-dead.json", (long_ago_s, long_ago_s))
+    assert [Path(source.name).stem for source in local_sources()] == ["tier-live"]
+    (tmp_path / "tier-live.json").unlink()
+    assert [Path(source.name).stem for source in local_sources()] == ["tier-dead"]
 
 
 @pytest.fixture
