@@ -77,7 +77,8 @@ class CallMaker:
         """Add to the source's totals, and what this prompt may have had at least and at most."""
         if not source.prompt_tokens:
             source.lower_tokens = source.upper_tokens = 0
-            source.tokenizer = None if request.prompt_token_ids else self._encoder.name
+            if request.prompt_token_ids:
+                source.tokenizer = None  # the server's own ids
         source.prompt_tokens += prompt.tokens
         if source.output_tokens is not None:
             source.output_tokens = None if output is None else source.output_tokens + output

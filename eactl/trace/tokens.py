@@ -53,7 +53,7 @@ class ApproximateTokenizer:
     follows a small letter; one space belongs to the word after it. Pieces are at most 7 bytes of letters or space,
     3 digits, 2 line ends or 2 marks. A piece's id is a 31-bit hash of its bytes, so that the same text has the same
     ids everywhere, nothing has to be remembered, and two different pieces agree once in 2^31. On prompts of coding
-    agents it makes a token of about 3.6 bytes (compare ``docs``: counts are within a quarter or so of real ones).
+    agents it makes a token of about 3.6 bytes; counts lie within a quarter or so of those of real tokenizers.
     """
 
     name = "approximate"

@@ -19,7 +19,7 @@ from eactl.trace.prompts import PromptEncoder
 from eactl.trace.readers.base import BadLineError, Reader, json_type
 from eactl.trace.readers.lines import why_not_json
 from eactl.trace.templates import ChatTemplate
-from eactl.trace.tokens import open_tokenizer
+from eactl.trace.tokens import ApproximateTokenizer, open_tokenizer
 from eactl.trace.tracefile import Head, TraceFile
 
 
@@ -66,7 +66,7 @@ class TextReader(Reader):
 
     def __init__(self, file: TraceFile, options: TraceOptions) -> None:
         super().__init__(file, options)
-        self.source = self.make_source("tokens", 1)
+        self.source = self.make_source("tokens", 1, tokenizer=options.tokenizer or ApproximateTokenizer.name)
         self.shared = Shared(options)
         self._joined = False
 
@@ -96,13 +96,13 @@ class TextReader(Reader):
 
     def requests(self) -> Iterator[ChatRequest]:
         """The requests of the file, counted in ``source``."""
-        sessions: set[str] = set()
+        sessions: set[tuple[int, str]] = set()
         for request in self.read():
             source = self.counted_in(request)
             source.calls += 1
             source.exact = source.exact and request.exact
-            if request.session is not None and request.session not in sessions:
-                sessions.add(request.session)
+            if request.session is not None and (id(source), request.session) not in sessions:
+                sessions.add((id(source), request.session))
                 source.tasks += 1
             yield request
         self.finish()
@@ -143,7 +143,7 @@ class TextReader(Reader):
     def note_tokens(self) -> None:
         """Say so where tokens are approximate."""
         source = self.source
-        if source.tokenizer == "approximate" and source.prompt_tokens:
+        if source.tokenizer == ApproximateTokenizer.name and source.prompt_tokens:
             self.warn("approximate-tokens", "no tokenizer was given: tokens are approximated from the text",
                       "--tokenizer DIR takes the model's own")  # fmt: skip
 
