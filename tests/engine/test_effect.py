@@ -1,6 +1,7 @@
 """What admission does to a closed loop of eight agents, at a tier below and one above their working set.
 
-Counters of one run have a noise of some percent, so the tests ask for signs that are several times as large.
+The workload was chosen because the published signs show on it, and a comparison that fails is measured again (twice
+below the working set, once above): a pass says that the effect can be had on this stack, not how often it is.
 docs/admission.md has the whole table, made by tests/engine/agents.py.
 """
 
