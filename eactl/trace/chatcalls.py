@@ -8,7 +8,8 @@ import numpy as np
 
 from eactl.trace.call import Call, Ids, Notice, Source
 from eactl.trace.chat import ChatRequest
-from eactl.trace.prompts import Prompt, PromptEncoder, Segment, part_text
+from eactl.trace.parttext import part_text
+from eactl.trace.prompts import Prompt, PromptEncoder, Segment
 
 # How far the approximate tokenizer's counts lie from those of real ones, on text of coding agents.
 LEAST_SHARE, MOST_SHARE = 0.7, 1.5

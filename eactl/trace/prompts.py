@@ -18,17 +18,16 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import orjson
 
 from eactl.errors import TraceError
 from eactl.trace.call import Ids
 from eactl.trace.chat import RAW_ROLE, ChatRequest
+from eactl.trace.parttext import IMAGE_MARK, content_text, part_text, text_blocks
 from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import ApproximateTokenizer, HuggingFaceTokenizer, TokenIds, Tokenizer, filler
 
 IMAGE_TOKENS = 1024  # what an image counts where nothing is measured
 TOOLS, HIDDEN = -1, -2  # labels of segments that are no message
-_BLOCK_CHARS = 1 << 11
 _REMEMBERED_SESSIONS = 64
 _MEMORY_BYTES = 160 << 20
 _ENTRY_BYTES = 300
@@ -257,7 +256,7 @@ class PromptEncoder:
         if isinstance(part, str):
             return self.tokenizer.encode(text)
         pieces = [filler(f"role {part.get('role') if isinstance(part, dict) else 'tools'}", 3)]
-        for number, piece in enumerate(text.split(_IMAGE_MARK)):
+        for number, piece in enumerate(text.split(IMAGE_MARK)):
             if number % 2:
                 pieces.append(filler(piece, IMAGE_TOKENS))
             elif piece:
@@ -299,74 +298,9 @@ class PromptEncoder:
             self._used -= ids.nbytes + _ENTRY_BYTES
 
 
-_IMAGE_MARK = "\x00image\x00"
-
-
-def part_text(part: Any) -> str:
-    """The text of a message, of tools or of a plain stretch, as it counts where no template says more.
-
-    Identifiers of messages and calls are left out: templates do not show them.
-    """
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict):
-        return orjson.dumps(part).decode()
-    pieces: list[str] = [str(part.get("role"))]
-    for key in ("reasoning_content", "reasoning", "thinking"):
-        if isinstance(part.get(key), str):
-            pieces.append(part[key])
-            break
-    pieces.append(_content_text(part.get("content")))
-    calls = part.get("tool_calls")
-    for call in calls if isinstance(calls, list) else []:
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            arguments = function.get("arguments")
-            shown = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-            pieces.append(f"{function.get('name')}{shown}")
-    legacy = part.get("function_call")
-    if isinstance(legacy, dict):
-        pieces.append(f"{legacy.get('name')}{legacy.get('arguments')}")
-    return "\n".join(pieces)
-
-
-def _content_text(content: Any) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return orjson.dumps(content).decode()
-    pieces: list[str] = []
-    for part in content:
-        if isinstance(part, str):
-            pieces.append(part)
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):
-            pieces.append(part["text"])
-        elif isinstance(part, dict) and is_attachment(part):
-            pieces.append(f"{_IMAGE_MARK}{attachment_digest(part)}{_IMAGE_MARK}")
-        else:
-            pieces.append(orjson.dumps(part).decode())
-    return "\n".join(pieces)
-
-
-def is_attachment(part: dict[str, Any]) -> bool:
-    """Whether a content part is an image, audio, video or file: its bytes, not a text, decide what can be reused."""
-    kind = str(part.get("type"))
-    return kind.startswith(("image", "input_image", "audio", "input_audio", "video", "file", "document", "input_file"))
-
-
-def attachment_digest(part: dict[str, Any]) -> str:
-    """What identifies an attachment: the recorded digest, else a digest of its description with its bytes."""
-    recorded = part.get("digest") or part.get("sha256") or part.get("hash")
-    if isinstance(recorded, str):
-        return recorded
-    return hashlib.blake2b(orjson.dumps(part), digest_size=16).hexdigest()
-
-
 def _parts(request: ChatRequest, *, raw: bool, in_blocks: bool) -> tuple[list[Any], list[int]]:
     if raw:
-        text = "".join(_content_text(message.get("content")) for message in request.messages)
+        text = "".join(content_text(message.get("content")) for message in request.messages)
         blocks = text_blocks(text) if in_blocks else [text] if text else []
         return list(blocks), [0] * len(blocks)
     parts: list[Any] = list(request.messages)
@@ -374,23 +308,6 @@ def _parts(request: ChatRequest, *, raw: bool, in_blocks: bool) -> tuple[list[An
     if request.tools:
         return [request.tools, *parts], [TOOLS, *labels]
     return parts, labels
-
-
-def text_blocks(text: str) -> list[str]:
-    """A long text in blocks that end at a line end before a letter, so that an appended text keeps its blocks."""
-    blocks: list[str] = []
-    start = 0
-    while len(text) - start > _BLOCK_CHARS:
-        end = text.find("\n", start + _BLOCK_CHARS) + 1
-        while end and end < len(text) and not text[end].isalnum():
-            end = text.find("\n", end) + 1
-        if not end or end >= len(text):
-            break
-        blocks.append(text[start:end])
-        start = end
-    if start < len(text):
-        blocks.append(text[start:])
-    return blocks
 
 
 def _fit(added: list[TokenIds], keys: list[bytes], target: int | None) -> list[TokenIds]:
