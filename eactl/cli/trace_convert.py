@@ -46,8 +46,11 @@ def convert(
 ) -> None:
     """Rewrite traces of any known format as one native trace.
 
-    INs are files, directories or - for standard input. The output holds block ids or token ids, lengths and times,
-    never text. Calls without a task get one: a prompt that extends an earlier one continues its task.
+    INs are files, directories or - for standard input. The output holds block ids or token ids, lengths and times.
+    Calls without a task get one: a prompt that extends an earlier one continues its task.
+
+    Keep the result of a text log as private as the log: token ids can be turned back into text, and the ids that
+    stand for them without a tokenizer are short unsalted hashes whose text can be guessed.
     """
     from eactl.cli.conversion import run_convert
     from eactl.cli.progress import show_warnings
