@@ -14,6 +14,7 @@ from eactl_probes.gpu import GpuFacts
 from eactl_probes.h2d import H2dFindings
 from eactl_probes.h2d_series import Direction, Series
 from eactl_probes.notices import Notices
+from eactl_probes.sampling import POOR_FIT
 
 # A pattern this much slower than the fitted rate is limited by the number of pieces, not by the link.
 _PATTERN_SHORTFALL = 0.8
@@ -211,6 +212,14 @@ def _note_outliers(findings: H2dFindings, notices: Notices) -> None:
                 f"{_device_label(series.gpu)} {series.direction} {series.memory}: more than a tenth of the samples are "
                 f"outliers at {len(noisy)} of {len(series.points)} sizes",
                 "stop other work on this machine and measure again",
+            )
+        fit = series.fit()
+        if fit is not None and fit.worst_residual > POOR_FIT:
+            notices.add(
+                "poor-fit",
+                f"{_device_label(series.gpu)} {series.direction} {series.memory}: "
+                f"a size lies {fit.worst_residual:.0%} off the fitted line",
+                "look at the residuals, and measure again on a quiet machine",
             )
     h2d = [s for s in findings.series if s.direction == "h2d" and s.memory == "pinned" and s.bandwidth]
     for label, rates in (("alone", [s.bandwidth.value for s in h2d if s.bandwidth]), ("at once", findings.together)):

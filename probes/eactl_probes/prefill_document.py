@@ -7,7 +7,7 @@ from typing import Any
 
 from eactl_probes.notices import Notices
 from eactl_probes.prefill import PrefillFindings, PrefillPoint
-from eactl_probes.sampling import PrefillFit
+from eactl_probes.sampling import POOR_FIT, PrefillFit
 
 _BOUND_LENGTHS = (512, 2048, 8192, 32768)
 
@@ -23,6 +23,11 @@ def prefill_fields(findings: PrefillFindings, status: str, tokens: Sequence[int]
         notices.add(
             "no-quadratic", "fewer than three lengths: attention that grows with the prompt is part of the linear term",
             "measure at least three lengths (--tokens)",
+        )  # fmt: skip
+    if fit is not None and (worst := max(abs(residual) for residual in fit.residuals)) > POOR_FIT:
+        notices.add(
+            "poor-fit", f"prefill times lie up to {worst:.0%} off the fitted curve: its terms are doubtful, more so "
+            "at longer prompts", "measure again on a quiet machine, or more lengths (probe prefill --tokens)",
         )  # fmt: skip
     if findings.bound is not None:
         notices.add(

@@ -13,6 +13,8 @@ from statistics import median
 OUTLIER_Z = 3.5
 # Share of samples on either side that the band leaves out: eight of ten single measurements lie inside.
 BAND_TAIL = 0.1
+# A measurement this far off its fit, relative to itself, says that the machine was disturbed or the model is wrong.
+POOR_FIT = 0.25
 
 Clock = Callable[[], float]
 

@@ -166,3 +166,17 @@ def test_memory_is_placed_where_the_kernel_is_asked_to() -> None:
 def test_a_node_that_does_not_exist_is_refused() -> None:
     with pytest.raises(numa.NumaError), numa.allocating_on(900):
         pass
+
+
+def test_a_size_far_off_the_line_is_pointed_out() -> None:
+    found = with_gpus(20e9)
+    found.series[0].points.extend(
+        [
+            SeriesPoint(1 << 24, Samples(((1 << 24) / 20e9,) * 5)),
+            SeriesPoint(1 << 28, Samples((2 * (1 << 28) / 20e9,) * 5)),
+        ]
+    )
+    document = h2d_fields(found, "complete")
+    # 256 MiB took twice what the others' line says: half of its time is off.
+    assert any(w["code"] == "poor-fit" and "GPU 0 h2d pinned" in w["text"] for w in document["warnings"])
+    assert not any(w["code"] == "poor-fit" for w in h2d_fields(with_gpus(20e9), "complete")["warnings"])

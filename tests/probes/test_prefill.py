@@ -179,6 +179,15 @@ def test_two_lengths_say_that_attention_is_in_the_linear_term() -> None:
     assert any(warning["code"] == "no-quadratic" for warning in document["warnings"])
 
 
+def test_times_that_lie_on_no_curve_are_doubted() -> None:
+    # 1, 1, 8 ms at 100, 200, 300 tokens: no fixed, linear and quadratic term of one sign come near the middle one.
+    times = {100: 0.001, 200: 0.001, 300: 0.008}
+    findings = PrefillFindings("layers", points=[PrefillPoint(n, Samples((t, t, t))) for n, t in times.items()])
+    assert any(warning["code"] == "poor-fit" for warning in prefill_fields(findings, "complete")["warnings"])
+    straight = PrefillFindings("layers", points=[PrefillPoint(n, Samples((n * 1e-5,) * 3)) for n in times])
+    assert not any(warning["code"] == "poor-fit" for warning in prefill_fields(straight, "complete")["warnings"])
+
+
 def test_nothing_measured_is_null_and_warned_never_zero() -> None:
     document = prefill_fields(PrefillFindings("layers"), "interrupted")
     assert document["us_per_token"] is None
