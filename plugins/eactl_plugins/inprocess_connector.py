@@ -17,17 +17,18 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorProm
 
 from eactl.policy import Admission, Lineage, TierReport, TierSize
 from eactl_plugins.gate import AdmissionGate, TierState, logger
+from eactl_plugins.hooks import GateHooks
 from eactl_plugins.inprocess_tier import RankTier
 from eactl_plugins.metrics import KEY, Metrics, StatsFeed, merge
 from eactl_plugins.publisher import Publisher
 from eactl_plugins.settings import LAZY, PluginSettings
-from eactl_plugins.vllm_request import block_hashes, lookup_of, mark_skip_save
-from eactl_plugins.vllm_steps import bytes_per_token, count_step, engine_name, gpu_kv_tokens
+from eactl_plugins.vllm_request import lookup_of, mark_skip_save
+from eactl_plugins.vllm_steps import bytes_per_token, engine_name, gpu_kv_tokens
 
 TIER = "tier"
 
 
-class EactlInProcessConnector(LMCacheConnectorV1):  # type: ignore[misc]
+class EactlInProcessConnector(GateHooks, LMCacheConnectorV1):  # type: ignore[misc]
     """LMCache's connector, whose requests store only what the policy admits."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any = None) -> None:
@@ -90,23 +91,6 @@ class EactlInProcessConnector(LMCacheConnectorV1):  # type: ignore[misc]
             gate.fault("the lookup")
         return matched
 
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        super().update_state_after_alloc(request, blocks, num_external_tokens)
-        if self._gate is not None:
-            try:
-                self._gate.loading(request.request_id, num_external_tokens)
-            except Exception:
-                self._gate.fault("the allocation")
-
-    def build_connector_meta(self, scheduler_output: Any) -> Any:
-        metadata = super().build_connector_meta(scheduler_output)
-        if self._gate is not None:
-            try:
-                count_step(self._gate, scheduler_output)
-            except Exception:
-                self._gate.fault("the step")
-        return metadata
-
     def update_connector_output(self, connector_output: Any) -> None:
         super().update_connector_output(connector_output)
         if self._gate is None:
@@ -124,20 +108,6 @@ class EactlInProcessConnector(LMCacheConnectorV1):  # type: ignore[misc]
                 )
         except Exception:
             self._gate.fault("a worker's report")
-
-    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        answer: tuple[bool, dict[str, Any] | None] = super().request_finished(request, block_ids)
-        if self._gate is not None:
-            try:
-                self._gate.finished(request.request_id, block_hashes(request))
-            except Exception:
-                self._gate.fault("the end of a request")
-        return answer
-
-    def shutdown(self) -> None:
-        if self._gate is not None:
-            self._publisher.close()
-        super().shutdown()
 
     # Both sides send statistics: workers their tier's counts to the scheduler, the scheduler ours to /metrics.
 

@@ -14,16 +14,17 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 
 from eactl.policy import Admission, Lineage, TierReport, TierSize
 from eactl_plugins.gate import AdmissionGate, TierState, logger
+from eactl_plugins.hooks import GateHooks
 from eactl_plugins.metrics import KEY, Metrics, StatsFeed, merge
 from eactl_plugins.mp_server import ServerReader
 from eactl_plugins.publisher import Publisher
 from eactl_plugins.settings import LAZY, PluginSettings
-from eactl_plugins.vllm_request import block_hashes, lookup_of
-from eactl_plugins.vllm_steps import bytes_per_token, count_step, engine_name, gpu_kv_tokens
+from eactl_plugins.vllm_request import lookup_of
+from eactl_plugins.vllm_steps import bytes_per_token, engine_name, gpu_kv_tokens
 from eactl_plugins.worker_guard import guard_worker
 
 
-class EactlMPConnector(LMCacheMPConnector):  # type: ignore[misc]
+class EactlMPConnector(GateHooks, LMCacheMPConnector):  # type: ignore[misc]
     """LMCache's connector, whose requests store only what the policy admits."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any = None) -> None:
@@ -95,37 +96,6 @@ class EactlMPConnector(LMCacheMPConnector):  # type: ignore[misc]
         except Exception:
             gate.fault("the lookup")
         return matched
-
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        super().update_state_after_alloc(request, blocks, num_external_tokens)
-        if self._gate is not None:
-            try:
-                self._gate.loading(request.request_id, num_external_tokens)
-            except Exception:
-                self._gate.fault("the allocation")
-
-    def build_connector_meta(self, scheduler_output: Any) -> Any:
-        metadata = super().build_connector_meta(scheduler_output)
-        if self._gate is not None:
-            try:
-                count_step(self._gate, scheduler_output)
-            except Exception:
-                self._gate.fault("the step")
-        return metadata
-
-    def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, dict[str, Any] | None]:
-        answer: tuple[bool, dict[str, Any] | None] = super().request_finished(request, block_ids)
-        if self._gate is not None:
-            try:
-                self._gate.finished(request.request_id, block_hashes(request))
-            except Exception:
-                self._gate.fault("the end of a request")
-        return answer  # True also where nothing was stored: vLLM waits for the worker's word before it frees
-
-    def shutdown(self) -> None:
-        if self._gate is not None:
-            self._publisher.close()
-        super().shutdown()
 
     # Telemetry
 
