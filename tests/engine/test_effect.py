@@ -1,8 +1,7 @@
 """What admission does to a closed loop of eight agents, at a tier below and one above their working set.
 
-The workload was chosen because the published signs show on it, and a comparison that fails is measured again (twice
-below the working set, once above): a pass says that the effect can be had on this stack, not how often it is.
-docs/admission.md has the whole table, made by tests/engine/agents.py.
+Every run counts once, nothing is measured again. The workload was chosen because the published signs can be seen on
+it; docs/admission.md says how often they were, and has the whole table, made by tests/engine/agents.py.
 """
 
 from __future__ import annotations
@@ -38,22 +37,24 @@ def small(slow_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     yield from outcomes(slow_model, tmp_path_factory.mktemp("small"), 1.0)
 
 
+def test_below_the_working_set_filtering_restores_more_and_conditioned_writes_far_less(
+    small: tuple[Bench, dict[str, Outcome]],
+) -> None:
+    _, runs = small
+    assert {run.failed for run in runs.values()} == {0}
+    assert runs["fixed"].restored > 1.05 * runs["none"].restored
+    assert runs["conditioned"].written < 0.6 * runs["none"].written
+    assert runs["conditioned"].record.skipped_requests > 0
+
+
+@pytest.mark.xfail(strict=False, reason="not reached: true in two of four runs on a quiet machine (docs/admission.md)")
 def test_below_the_working_set_conditioned_restores_more_than_none_and_about_as_much_as_fixed(
     small: tuple[Bench, dict[str, Outcome]],
 ) -> None:
-    bench, runs = small
-    for _ in range(2):  # a machine that is busy elsewhere delays stores as if the tier were smaller: look again
-        none, fixed, conditioned = runs["none"], runs["fixed"], runs["conditioned"]
-        gains = conditioned.restored > 1.05 * none.restored and conditioned.computed < none.computed
-        if gains and conditioned.restored > 0.85 * fixed.restored and conditioned.written < 0.6 * none.written:
-            break
-        runs.update({policy: bench.run(WORKLOAD, policy) for policy in ("none", "fixed", "conditioned")})
-    assert {run.failed for run in runs.values()} == {0}
+    _, runs = small
     assert runs["conditioned"].restored > 1.05 * runs["none"].restored
     assert runs["conditioned"].restored > 0.85 * runs["fixed"].restored
     assert runs["conditioned"].computed < runs["none"].computed
-    assert runs["conditioned"].written < 0.6 * runs["none"].written
-    assert runs["conditioned"].record.skipped_requests > 0
 
 
 def test_the_agents_are_counted_without_any_help_of_theirs(small: tuple[Bench, dict[str, Outcome]]) -> None:
@@ -77,9 +78,7 @@ def test_a_fault_of_ours_is_counted_and_everything_is_served_and_stored(
 def test_above_the_working_set_conditioned_restores_what_none_does_and_far_more_than_fixed(
     slow_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    for bench, runs in outcomes(slow_model, tmp_path_factory.mktemp("large"), 3.0):
-        if runs["conditioned"].computed >= 1.15 * runs["none"].computed:  # as above: look again
-            runs.update({policy: bench.run(WORKLOAD, policy) for policy in ("none", "fixed", "conditioned")})
+    for _, runs in outcomes(slow_model, tmp_path_factory.mktemp("large"), 3.0):
         assert runs["conditioned"].restored > 0.95 * runs["none"].restored
         assert runs["conditioned"].computed < 1.15 * runs["none"].computed
         assert runs["fixed"].computed > 1.4 * runs["conditioned"].computed
