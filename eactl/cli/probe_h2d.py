@@ -37,13 +37,12 @@ def h2d(**options: Any) -> None:
     Rate and fixed cost come from a robust line through the median times; copies are verified. Without a GPU it
     measures memory to memory and says so.
     """
-    from eactl_probes.figures import parse_sizes
-    from eactl_probes.h2d import QUICK_SIZES, SIZES, H2dFindings, H2dSettings, TierShape, measure_h2d
-    from eactl_probes.h2d_document import h2d_fields
-
     from eactl.cli.probing import carry_out, weigh
     from eactl.model.decoder import read_decoder
     from eactl.report.probe_h2d import h2d_text
+    from eactl_probes.figures import parse_sizes
+    from eactl_probes.h2d import QUICK_SIZES, SIZES, H2dFindings, H2dSettings, TierShape, measure_h2d
+    from eactl_probes.h2d_document import h2d_fields
 
     _, config, weight = weigh(options["model"], options["tp"], options["kv_dtype"], options["kv_bytes_per_token"])
     tier = None

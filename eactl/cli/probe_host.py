@@ -27,14 +27,13 @@ def host(tier_gib: str | None, ranks: int, as_json: bool, output: Path | None, f
 
     With --tier-gib the exit status is 1 if such tiers do not fit here.
     """
-    from eactl_probes.host import host_fields, look
-
     from eactl.cli.progress import show_warnings
     from eactl.errors import CheckFailedError
     from eactl.report.document import emit
     from eactl.report.files import refuse_overwrite
     from eactl.report.probe_host import host_text
     from eactl.units import parse_size_bytes
+    from eactl_probes.host import host_fields, look
 
     if output is not None:
         refuse_overwrite(output, force=force)

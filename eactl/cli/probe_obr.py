@@ -60,13 +60,12 @@ def obr(**options: Any) -> None:
     Whatever is not given is measured on this machine; with all of it given, nothing is and no torch is needed. The
     result of -o feeds --obr of other commands.
     """
-    from eactl_probes.obr import ObrFindings, gather
-    from eactl_probes.obr_document import obr_fields
-
     from eactl.cli.probe_obr_options import obr_settings
     from eactl.cli.probing import carry_out
     from eactl.errors import CheckFailedError
     from eactl.report.probe_obr import obr_text
+    from eactl_probes.obr import ObrFindings, gather
+    from eactl_probes.obr_document import obr_fields
 
     settings = obr_settings(options)
     findings = ObrFindings()

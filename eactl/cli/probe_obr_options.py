@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eactl_probes.figures import parse_count, parse_pair, parse_prefill_s, parse_rates, parse_tokens
-from eactl_probes.obr_settings import TOKENS, GivenFigures, GivenPeak, Load, ObrSettings
-from eactl_probes.prefill import check_method
-
 from eactl.cli.probing import number, weigh
 from eactl.errors import UsageError
 from eactl.model.gpus import require_gpu
 from eactl.units import parse_size_bytes
+from eactl_probes.figures import parse_count, parse_pair, parse_prefill_s, parse_rates, parse_tokens
+from eactl_probes.obr_settings import TOKENS, GivenFigures, GivenPeak, Load, ObrSettings
+from eactl_probes.prefill import check_method
 
 
 def obr_settings(options: Mapping[str, Any]) -> ObrSettings:

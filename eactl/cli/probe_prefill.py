@@ -42,13 +42,12 @@ def prefill(**options: Any) -> None:
 
     Times at several lengths are fitted by a fixed, a linear and a quadratic term; the last is attention.
     """
+    from eactl.cli.probing import carry_out
+    from eactl.report.probe_prefill import prefill_text
     from eactl_probes.figures import parse_count, parse_tokens
     from eactl_probes.prefill import PrefillFindings, check_method
     from eactl_probes.prefill_document import prefill_fields
     from eactl_probes.prefill_run import PrefillSettings, run_prefill
-
-    from eactl.cli.probing import carry_out
-    from eactl.report.probe_prefill import prefill_text
 
     method = check_method(options["method"] or ("server" if options["url"] else "layers"))
     if method == "server" and not options["url"]:
@@ -73,10 +72,9 @@ def _decoder(options: Mapping[str, Any]) -> Decoder | None:
     """The model's matrices where a model is given; a server knows its own."""
     if options["model"] is None or options["url"]:
         return None
-    from eactl_probes.prefill_run import decoder_on
-
     from eactl.configs import resolve_model
     from eactl.configs.feedforward import complete_config
+    from eactl_probes.prefill_run import decoder_on
 
     resolved = resolve_model(options["model"])
     return decoder_on(complete_config(resolved), options["tp"], model=resolved.name)

@@ -83,7 +83,7 @@ def read_shape(config: Mapping[str, object], *, model: str | None = None) -> Mod
     """
     root = Fields(config, f"model {model}" if model else "model config")
     refuse_without_kv(root)
-    fields = _text_fields(root)
+    fields = text_fields(root)
     if fields is not root:
         refuse_without_kv(fields)
     family = fields.text("model_type") or root.text("model_type") or ""
@@ -262,7 +262,7 @@ class _LayerReader:
         return values
 
 
-def _text_fields(root: Fields) -> Fields:
+def text_fields(root: Fields) -> Fields:
     """The part that describes the language model: configurations of multimodal models nest it, some of them twice."""
     fields = root
     for _ in range(_MAX_NESTING):

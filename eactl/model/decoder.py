@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from eactl.errors import UsageError
-from eactl.model.attention import INDEXER, MLA, KvLayer, ModelShape, _text_fields, read_shape
+from eactl.model.attention import INDEXER, MLA, KvLayer, ModelShape, read_shape, text_fields
 from eactl.model.feedforward import FeedForward, read_feed_forwards
 from eactl.model.fields import MAX_HEAD_DIM, MAX_HIDDEN, Fields
 
@@ -105,7 +105,7 @@ def read_decoder(config: Mapping[str, object], *, model: str | None = None) -> D
     Raises UsageError for a missing field and for layers whose arithmetic is not known (state layers, shared KV).
     """
     shape = read_shape(config, model=model)
-    fields = _text_fields(Fields(config, f"model {model}" if model else "model config"))
+    fields = text_fields(Fields(config, f"model {model}" if model else "model config"))
     layers, notes = _attention(shape, fields)
     count = sum(n for _, n in layers)
     if shape.state_layers:

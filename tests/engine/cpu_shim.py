@@ -10,8 +10,9 @@ from typing import Any
 
 import lmcache.v1.gpu_connector as gpu_connector
 import torch
-from eactl_plugins.inprocess_connector import EactlInProcessConnector
 from lmcache.v1.gpu_connector.gpu_connectors import GPUConnectorInterface
+
+from eactl_plugins.inprocess_connector import EactlInProcessConnector
 
 
 class CpuConnector(GPUConnectorInterface):  # type: ignore[misc]

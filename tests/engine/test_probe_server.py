@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from eactl.errors import CannotRunHereError
 from eactl_probes.prefill import PrefillFindings
 from eactl_probes.prefill_server import measure_server
 from eactl_probes.server_client import ServerClient
-
-from eactl.errors import CannotRunHereError
 from tests.cli_runner import eactl
 from tests.engine.stack import Engine, engine
 

@@ -11,16 +11,15 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'eactl[pro
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
+from eactl.configs import resolve_model  # noqa: E402
+from eactl.configs.feedforward import complete_config  # noqa: E402
+from eactl.model.decoder import read_decoder  # noqa: E402
+from eactl.model.gpus import find_gpu  # noqa: E402
 from eactl_probes.arithmetic import measure_matrix_rate, time_work  # noqa: E402
 from eactl_probes.copying import CudaCopier, fill, same_bytes, time_copies  # noqa: E402
 from eactl_probes.h2d import H2dFindings, H2dSettings, TierShape, measure_h2d  # noqa: E402
 from eactl_probes.h2d_document import h2d_fields  # noqa: E402
 from eactl_probes.prefill import PrefillFindings, measure_layers  # noqa: E402
-
-from eactl.configs import resolve_model  # noqa: E402
-from eactl.configs.feedforward import complete_config  # noqa: E402
-from eactl.model.decoder import read_decoder  # noqa: E402
-from eactl.model.gpus import find_gpu  # noqa: E402
 from tests.cli_runner import eactl  # noqa: E402
 
 MIB = 1 << 20

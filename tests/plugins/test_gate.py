@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+
+from eactl.policy import Admission, AdmissionSettings, Lineage, TierReport, TierSize
 from eactl_plugins.gate import AdmissionGate, Lookup, TierState
 from eactl_plugins.metrics import Metrics, StatsFeed, merge
 from eactl_plugins.mp_server import ServerReading
 from eactl_plugins.settings import PluginSettings
-
-from eactl.policy import Admission, AdmissionSettings, Lineage, TierReport, TierSize
 
 CHUNK = 32
 

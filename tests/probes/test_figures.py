@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+
+from eactl.errors import UsageError
 from eactl_probes.figures import (
     parse_count,
     parse_pair,
@@ -11,8 +13,6 @@ from eactl_probes.figures import (
     parse_sizes,
     parse_tokens,
 )
-
-from eactl.errors import UsageError
 
 GIB = 1 << 30
 

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from eactl.model.link import LinkState
 from eactl_probes import numa
 from eactl_probes.gpu import GpuFacts, Nvml, nvml_session
 from eactl_probes.h2d import H2dFindings
@@ -14,8 +16,6 @@ from eactl_probes.h2d_document import h2d_fields
 from eactl_probes.h2d_series import Series, SeriesPoint
 from eactl_probes.notices import Notices
 from eactl_probes.sampling import Samples
-
-from eactl.model.link import LinkState
 
 
 class NotSupportedError(Exception):

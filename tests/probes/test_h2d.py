@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'eactl[probes]'")
 
+from eactl.errors import CannotRunHereError, UsageError  # noqa: E402
 from eactl_probes import h2d_buffers  # noqa: E402
 from eactl_probes.copying import CpuCopier, fill, same_bytes, time_copies  # noqa: E402
 from eactl_probes.h2d import H2dFindings, H2dSettings, TierShape, measure_h2d  # noqa: E402
@@ -20,8 +21,6 @@ from eactl_probes.h2d_document import h2d_fields, restore_rate  # noqa: E402
 from eactl_probes.h2d_series import Buffers, Series, measure_pattern, measure_series, measure_together  # noqa: E402
 from eactl_probes.notices import Notices  # noqa: E402
 from eactl_probes.sampling import Effort  # noqa: E402
-
-from eactl.errors import CannotRunHereError, UsageError  # noqa: E402
 from tests.cli_runner import COMMAND, eactl, environment  # noqa: E402
 
 MIB = 1 << 20

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from eactl.hostinfo import CgroupMemory, HugePages, NumaNode, SharedMemory
+from eactl.model.link import LinkState
 from eactl_probes import host
 from eactl_probes.gpu import GpuFacts
 from eactl_probes.host_checks import (
@@ -17,9 +19,6 @@ from eactl_probes.host_checks import (
     numa_check,
     shm_check,
 )
-
-from eactl.hostinfo import CgroupMemory, HugePages, NumaNode, SharedMemory
-from eactl.model.link import LinkState
 from tests.cli_runner import eactl
 
 GIB = 1 << 30

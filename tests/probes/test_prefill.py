@@ -8,6 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'eactl[probes]'")
 
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from eactl.errors import CannotRunHereError  # noqa: E402
+from eactl.model.decoder import Decoder, read_decoder  # noqa: E402
+from eactl.model.obr import Figure  # noqa: E402
 from eactl_probes import prefill as prefill_module  # noqa: E402
 from eactl_probes.arithmetic import measure_matrix_rate, random_tensor, time_work  # noqa: E402
 from eactl_probes.layers import build_blocks, weight_elements  # noqa: E402
@@ -20,12 +26,6 @@ from eactl_probes.prefill import (  # noqa: E402
 )
 from eactl_probes.prefill_document import prefill_fields  # noqa: E402
 from eactl_probes.sampling import Samples  # noqa: E402
-from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
-
-from eactl.errors import CannotRunHereError  # noqa: E402
-from eactl.model.decoder import Decoder, read_decoder  # noqa: E402
-from eactl.model.obr import Figure  # noqa: E402
 from tests.cli_runner import eactl  # noqa: E402
 
 DENSE = {

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from eactl_probes.notices import Notices
-from eactl_probes.restore_logs import RestoreLog, read_restore_logs
 
 from eactl.errors import UsageError
+from eactl_probes.notices import Notices
+from eactl_probes.restore_logs import RestoreLog, read_restore_logs
 from tests.cli_runner import eactl
 
 GIB = 1 << 30

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from statistics import median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eactl_probes.sampling import (
     Budget,
     Effort,
@@ -16,8 +19,6 @@ from eactl_probes.sampling import (
     sample,
     weighted_median,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 class FakeTime:

@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+
+from eactl.errors import CannotRunHereError, UsageError
 from eactl_probes.prefill import PrefillFindings
 from eactl_probes.prefill_document import prefill_fields
 from eactl_probes.prefill_server import measure_server
 from eactl_probes.server_client import ServerClient, unique_prompt
-
-from eactl.errors import CannotRunHereError, UsageError
 
 
 class Scripted:
