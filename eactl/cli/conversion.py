@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,27 @@ from eactl.cli.progress import byte_progress
 from eactl.cli.trace_target import check_target, is_stdout, open_target, written_bytes
 from eactl.errors import UsageError
 from eactl.trace import TraceOptions, open_trace
-from eactl.trace.convert import ConvertSettings, convert
+from eactl.trace.convert import convert
+from eactl.trace.convert_plan import ConvertSettings
+from eactl.trace.salt import Salt
+
+SALT_VARIABLE = "EACTL_TRACE_SALT"
+
+
+def read_salt(file: Path | None) -> Salt | None:
+    """The user's salt, from ``file`` or else from the environment; None where there is none.
+
+    Raises UsageError where it cannot be read or is too short. An empty one is refused too, not taken for none: it is
+    mostly a script's mistake, and traces hashed with random salts can never be joined.
+    """
+    if file is not None:
+        try:
+            return Salt.given(file.read_bytes(), where="--salt-file")
+        except OSError as error:
+            what = f"{file} cannot be read ({error.strerror})"
+            raise UsageError(what, where="--salt-file", hint="name a file that holds the salt") from None
+    secret = os.environ.get(SALT_VARIABLE)
+    return None if secret is None else Salt.given(os.fsencode(secret), where=SALT_VARIABLE)
 
 
 def run_convert(
@@ -39,6 +60,8 @@ def run_convert(
         "format": settings.to,
         "prompt": result.kind,
         "block_tokens": result.block_tokens,
+        "ids": result.ids,
+        "salt": None if not result.salted else "random" if settings.salt is None else "given",
         "calls": result.calls,
         "tasks": result.tasks,
         "prompt_tokens": result.prompt_tokens,

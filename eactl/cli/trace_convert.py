@@ -18,6 +18,7 @@ Examples:
   eactl trace convert sessions/ --drop-duplicates -o sessions.jsonl.gz
   eactl trace convert agents.jsonl.zst --to mooncake -o for_loadgen.jsonl
   zcat lookups.jsonl.gz | eactl trace convert - -o - | head
+  openssl rand -hex 32 > salt && eactl trace convert logs/ --salt-file salt -o logs.jsonl.zst
 
 \b
 Mooncake lines hold whole prompts, as Dynamo's replay reads them. AIPerf adds the turns of one session_id
@@ -32,6 +33,11 @@ up: write its input with --no-sessions.
 @click.option("--to", type=click.Choice(["native", "mooncake"]), default="native", show_default=True,
               help="Format to write.")  # fmt: skip
 @trace_options
+@click.option("--salt-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Text logs: the salt of the hashes, 16 bytes or more, or in EACTL_TRACE_SALT (default: a random one "
+                   "that is not kept).")  # fmt: skip
+@click.option("--token-ids", is_flag=True,
+              help="Text logs: write token ids, which can be turned back into the text.")  # fmt: skip
 @click.option("--no-sessions", is_flag=True, help="Mooncake: write no session_id and no delay.")
 @click.option("--force", is_flag=True, help="Let --output replace an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document about what was written.")
@@ -40,6 +46,8 @@ def convert(
     output: Path,
     to: Literal["native", "mooncake"],
     reading: TraceOptions,
+    salt_file: Path | None,
+    token_ids: bool,
     no_sessions: bool,
     force: bool,
     as_json: bool,
@@ -49,16 +57,18 @@ def convert(
     INs are files, directories or - for standard input. The output holds block ids or token ids, lengths and times.
     Calls without a task get one: a prompt that extends an earlier one continues its task.
 
-    Keep the result of a text log as private as the log: token ids can be turned back into text, and the ids that
-    stand for them without a tokenizer are short unsalted hashes whose text can be guessed.
+    Of a text log the output holds no text: session names and cache salts become salted hashes, prompts salted hashes
+    of blocks of --block-tokens tokens (16; Mooncake: 512, numbered from 0), each chained to the one before. What is
+    shared is then known in whole blocks: size gives the same for chunks of whole blocks, profile up to a block per
+    call less. Lengths, times and model names stay. Traces converted with the same salt can be read together.
     """
-    from eactl.cli.conversion import run_convert
+    from eactl.cli.conversion import read_salt, run_convert
     from eactl.cli.progress import show_warnings
     from eactl.report.convert import convert_sentence
     from eactl.report.document import emit
-    from eactl.trace.convert import ConvertSettings
+    from eactl.trace.convert_plan import ConvertSettings
 
-    settings = ConvertSettings(to=to, block_tokens=reading.block_tokens, sessions=not no_sessions)
+    settings = ConvertSettings(to, reading.block_tokens, not no_sessions, token_ids, read_salt(salt_file))
     document = run_convert(paths, reading, settings, output, force=force, as_json=as_json)
     show_warnings(document["warnings"])
     click.echo(convert_sentence(document), err=True)

@@ -11,6 +11,9 @@ from eactl.units import human_bytes, human_count
 def convert_sentence(document: Mapping[str, Any]) -> str:
     """One sentence from the fields of ``eactl.convert/1``."""
     what = "token ids" if document["prompt"] == "tokens" else f"blocks of {document['block_tokens']:,} tokens"
+    if document["ids"] == "salted":
+        kept = "random, not kept" if document["salt"] == "random" else "yours"
+        what = f"salted hashes (salt: {kept}) of {what}"
     where = "standard output" if document["output"] == "-" else document["output"]
     size = "" if document["output_bytes"] is None else f" ({human_bytes(document['output_bytes'])})"
     return (

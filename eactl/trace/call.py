@@ -81,6 +81,8 @@ class Source:
     large_ids: bool = False  # ids may need more than 53 bits, which some JSON tools do not keep
     tokenizer: str | None = None  # whose token ids these are, where that is recorded
     kv_bytes_per_token_rank: int | None = None  # where the trace records it (LMCache's tensor shapes)
+    text: bool = False  # a text log: its tokens, session names and salts lead back to what people wrote
+    id_space: str | None = None  # block ids mean the same in all files that name the same one
 
     def as_dict(self) -> dict[str, object]:
         """The entry for this file in a command's JSON ``sources``."""

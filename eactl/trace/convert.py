@@ -1,38 +1,37 @@
-"""Rewriting any trace as one native trace or as Mooncake lines, call by call."""
+"""Rewriting any trace as one native trace or as Mooncake lines, call by call.
+
+What is written of a text log leads back to no text: block ids are keyed hashes (eactl.trace.token_blocks) or count up
+from 0, session names and cache salts are keyed hashes, and warnings keep their code but not their words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import IO, Literal, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
 
-from eactl.errors import TraceError, UsageError
-from eactl.trace.call import Call, Notice, PromptKind
+from eactl.trace.call import Call, Notice, PromptKind, Source
+from eactl.trace.convert_plan import ConvertSettings, IdKind, Plan, make_plan
 from eactl.trace.mooncake import MooncakeWriter
 from eactl.trace.native import NativeWriter
 from eactl.trace.notices import reading_notices
-from eactl.trace.numbering import ChainedNumbering
 from eactl.trace.stream import TraceStream
-from eactl.trace.tasks import infer_tasks
+from eactl.trace.tokens import ApproximateTokenizer
 
-TargetFormat = Literal["native", "mooncake"]
-DEFAULT_BLOCK_TOKENS = 512
-
-
-@dataclass(frozen=True)
-class ConvertSettings:
-    """What to write. ``block_tokens`` cuts token prompts into blocks; block traces keep their own size."""
-
-    to: TargetFormat = "native"
-    block_tokens: int | None = None
-    sessions: bool = True
+_WORDS_LEFT_OUT = "noted when the log was read; the words are left out, for they may quote it"
 
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written."""
+    """What was written.
+
+    ``ids`` says what the ids are (see eactl.trace.convert_plan.Plan), ``salted`` whether names or ids were hashed.
+    """
 
     kind: PromptKind
+    ids: IdKind
+    salted: bool
     block_tokens: int | None
     calls: int
     tasks: int
@@ -50,27 +49,27 @@ def convert(trace: TraceStream, out: IO[bytes], settings: ConvertSettings) -> Co
 
     Raises TraceError when the files cannot stand in one trace, before anything is written, and for bad input.
     """
-    kind, unit = _one_unit(trace)
-    block_tokens = _target_block_tokens(kind, unit, settings)
-    writer, calls = _writer(trace, out, kind, block_tokens, settings)
+    plan = make_plan(trace, settings)
+    writer: _Writer | None = None
     tally = _Tally()
-    for call in calls:
-        if call.unit_tokens != unit:
-            raise TraceError(f"blocks of {call.unit_tokens} tokens among blocks of {unit}", where=f"task {call.task!r}",
-                             hint="convert files of different block sizes one by one")  # fmt: skip
+    for call in plan.calls(trace):
+        if writer is None:  # by now the sources know whose tokens they have
+            writer = _writer(trace, out, plan, sessions=settings.sessions)
         writer.write(call)
         tally.add(call)
     notices = reading_notices(trace.warnings, trace.sources)
     if settings.to == "mooncake":
         notices += tally.lost_in_mooncake()
     return Converted(
-        kind="blocks" if settings.to == "mooncake" else kind,
-        block_tokens=block_tokens,
+        kind=plan.kind,
+        ids=plan.ids,
+        salted=plan.salted,
+        block_tokens=plan.block_tokens,
         calls=tally.calls,
         tasks=len(tally.tasks),
         prompt_tokens=tally.prompt_tokens,
         output_tokens=None if tally.outputs_unknown else tally.output_tokens,
-        warnings=tuple(notices),
+        warnings=(*notices, *_privacy(plan, settings)),
     )
 
 
@@ -102,54 +101,44 @@ class _Tally:
         return notices
 
 
-def _one_unit(trace: TraceStream) -> tuple[PromptKind, int]:
-    unit = trace.unit_tokens
-    if unit is None:
-        examples = {source.unit_tokens: source.path for source in trace.sources}
-        named = " and ".join(f"{_unit_name(size)} ({path})" for size, path in sorted(examples.items())[:3])
-        raise TraceError(f"the files do not fit into one trace: {named}", hint="convert them one by one")
-    tokenizers = {source.tokenizer for source in trace.sources if source.kind == "tokens"}
-    if len(tokenizers) > 1:
-        named = " and ".join(sorted(str(name or "one that is not named") for name in tokenizers))
-        raise TraceError(f"token ids of different tokenizers: {named}", hint="convert the files one by one")
-    return trace.kind, unit
+def _privacy(plan: Plan, settings: ConvertSettings) -> list[Notice]:
+    """What the user should know about what can be read from the result."""
+    if plan.text and plan.kind == "tokens":
+        text = "the token ids that were written can be turned back into the text of the log"
+        return [Notice("token-ids", text, "keep the trace as private as the log")]
+    if settings.salt is not None and not plan.salted:
+        return [Notice("salt-unused", "no text log was read: ids and names were not hashed, the salt was not used")]
+    return []
 
 
-def _unit_name(unit: int) -> str:
-    return "token ids" if unit == 1 else f"blocks of {unit} tokens"
-
-
-def _target_block_tokens(kind: PromptKind, unit: int, settings: ConvertSettings) -> int | None:
-    if kind == "blocks":
-        return unit
-    if settings.to == "mooncake":
-        return settings.block_tokens or DEFAULT_BLOCK_TOKENS
-    if settings.block_tokens is not None:
-        raise UsageError("a token trace stays a token trace in the native format", where="--block-tokens",
-                         hint="leave it out, or choose --to mooncake")  # fmt: skip
-    return None
-
-
-def _writer(
-    trace: TraceStream, out: IO[bytes], kind: PromptKind, block_tokens: int | None, settings: ConvertSettings
-) -> tuple[_Writer, Iterable[Call]]:
-    calls = infer_tasks(trace)
-    if settings.to == "mooncake":
-        return MooncakeWriter(out, block_tokens=block_tokens or DEFAULT_BLOCK_TOKENS, sessions=settings.sessions), calls
+def _writer(trace: TraceStream, out: IO[bytes], plan: Plan, *, sessions: bool) -> _Writer:
+    if plan.to == "mooncake" and plan.block_tokens is not None:
+        return MooncakeWriter(out, block_tokens=plan.block_tokens, sessions=sessions)
     sources = trace.sources
-    formats = sorted({source.format for source in sources})
-    writer = NativeWriter(
-        out, kind, block_tokens=block_tokens, tokenizer=sources[0].tokenizer, source=", ".join(formats),
-        warnings=[*trace.warnings, *(notice for source in sources for notice in source.warnings)],
-        keeps_known=all(source.format == "native" for source in sources),
+    warnings = [*trace.warnings, *(notice for source in sources for notice in source.warnings)]
+    tokenizer, id_space = sources[0].tokenizer, None
+    if plan.ids == "recorded":
+        id_space = sources[0].id_space
+    elif plan.block_tokens is not None and plan.ids == "salted":
+        id_space = plan.salt.id_space(plan.block_tokens)
+        tokenizer = None if tokenizer is None else _model_name(tokenizer)
+    return NativeWriter(
+        out, plan.kind, block_tokens=plan.block_tokens, tokenizer=tokenizer,
+        source=", ".join(sorted({source.format for source in sources})),
+        warnings=_without_words(warnings, sources) if plan.text else warnings,
+        keeps_known=all(source.format == "native" for source in sources), id_space=id_space,
     )  # fmt: skip
-    if kind == "blocks" and (len(sources) > 1 or not sources[0].chained or sources[0].large_ids):
-        return writer, _chained(calls)
-    return writer, calls
 
 
-def _chained(calls: Iterable[Call]) -> Iterator[Call]:
-    """The calls with ids that are chained and mean the same in all of them."""
-    numbering = ChainedNumbering()
-    for call in calls:
-        yield replace(call, ids=numbering.number(call.scope, call.ids), scope="")
+def _model_name(tokenizer: str) -> str | None:
+    """The part of a tokenizer's path that names the model; who ran this, and where, is nobody's business."""
+    path = Path(tokenizer)
+    return (path.parent.name if path.suffix == ".json" else path.name) or None
+
+
+def _without_words(warnings: Iterable[Notice], sources: Iterable[Source]) -> list[Notice]:
+    kept = [Notice(code, _WORDS_LEFT_OUT) for code in dict.fromkeys(notice.code for notice in warnings)]
+    if any(source.text and source.tokenizer == ApproximateTokenizer.name for source in sources):
+        text = "no tokenizer was given when the log was converted: tokens were approximated from the text"
+        kept.append(Notice("approximate-tokens", text, "convert it again with --tokenizer DIR"))
+    return kept

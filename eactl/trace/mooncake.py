@@ -9,14 +9,13 @@ import orjson
 from eactl.errors import TraceError
 from eactl.trace.call import Call
 from eactl.trace.numbering import ChainedNumbering
-from eactl.trace.token_blocks import TokenBlocks
 
 MS_PER_S = 1000
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
 
 
 class MooncakeWriter:
-    """Writes one line per call: whole prompts, times in milliseconds.
+    """Writes one line per call of a block trace: whole prompts, times in milliseconds.
 
     Ids are small whole numbers (Dynamo reads 32 bits) and chained; the partial last block gets one that never comes
     again. KV that must not be shared (other ``scope``, ``salt`` or ``model``) gets other ids, for the line has no field
@@ -28,12 +27,10 @@ class MooncakeWriter:
         self._block_tokens = block_tokens
         self._sessions = sessions
         self._numbering = ChainedNumbering()
-        self._token_blocks = TokenBlocks(block_tokens)
 
     def write(self, call: Call) -> None:
         """Write one call. Raises TraceError where there is neither an arrival nor a gap to write."""
-        blocks = call.ids if call.unit_tokens == self._block_tokens else self._token_blocks.of(call.ids)
-        ids = self._numbering.number((call.scope, call.salt, call.model), blocks).tolist()
+        ids = self._numbering.number((call.scope, call.salt, call.model), call.ids).tolist()
         if call.prompt_tokens % self._block_tokens:
             ids.append(self._numbering.fresh())
         record: dict[str, Any] = {}

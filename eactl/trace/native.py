@@ -1,4 +1,8 @@
-"""Writing the native format, ``eactl.trace/1`` (its reader is eactl.trace.readers.native)."""
+"""Writing the native format, ``eactl.trace/1`` (its reader is eactl.trace.readers.native).
+
+Block ids are whole numbers below 2^63: tools that keep numbers as floating point (JavaScript, old versions of jq) lose
+digits of those beyond 2^53.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 import orjson
 
 from eactl.trace.call import NO_IDS, Call, Ids, Notice, PromptKind
+from eactl.trace.token_blocks import common_prefix
 
 SCHEMA = "eactl.trace/1"
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
@@ -32,12 +37,13 @@ class NativeWriter:
         source: str = "",
         warnings: Sequence[Notice] = (),
         keeps_known: bool = False,
+        id_space: str | None = None,
     ) -> None:
         self._stream = stream
         self._kind = kind
         self._keeps_known = keeps_known
         self._history: dict[str | None, Ids] = {}
-        header = {
+        header: dict[str, Any] = {
             "schema": SCHEMA,
             "prompt": kind,
             "block_tokens": block_tokens if kind == "blocks" else None,
@@ -45,6 +51,8 @@ class NativeWriter:
             "source": source,
             "warnings": [notice.as_dict() for notice in warnings],
         }
+        if id_space is not None:
+            header["id_space"] = id_space
         stream.write(orjson.dumps(header, option=_OPTIONS))
 
     def write(self, call: Call) -> None:
@@ -67,7 +75,7 @@ class NativeWriter:
             return {"blocks": call.ids, "tokens": call.prompt_tokens}
         keep = call.keep
         if not self._keeps_known:
-            keep = _common_prefix(self._history.get(call.task, NO_IDS), call.ids)
+            keep = common_prefix(self._history.get(call.task, NO_IDS), call.ids)
             known = call.ids if call.output_ids is None else np.concatenate((call.ids, call.output_ids))
             self._history[call.task] = known
         return {"keep": keep, "append": call.ids[keep:]}
@@ -76,9 +84,3 @@ class NativeWriter:
         if self._kind == "tokens" and call.output_ids is not None:
             return {"append": call.output_ids}
         return None if call.output_tokens is None else {"tokens": call.output_tokens}
-
-
-def _common_prefix(left: Ids, right: Ids) -> int:
-    length = min(len(left), len(right))
-    differs = np.flatnonzero(left[:length] != right[:length])
-    return int(differs[0]) if len(differs) else length

@@ -69,7 +69,10 @@ class Reader(ABC):
 
     def make_source(self, kind: PromptKind, unit_tokens: int, **fields: Any) -> Source:
         """The Source of this file."""
-        return Source(path=self.file.name, format=self.name, kind=kind, unit_tokens=unit_tokens, **fields)
+        return Source(
+            path=self.file.name, format=self.name, kind=kind, unit_tokens=unit_tokens,
+            text=self.family == "text log", **fields,
+        )  # fmt: skip
 
     def block_tokens(self, recorded: int | None, default: int = 1) -> int:
         """Tokens per block id: what the trace records, else ``--block-tokens``, else the format's own size."""

@@ -2,6 +2,8 @@
 
 Token traces give each prompt as ``{"keep": k, "append": [ids]}``: the first k tokens of the task's previous prompt
 followed by its output, then new ones. Block traces give ``{"blocks": [chained ids], "tokens": n}``, full blocks only.
+Block ids mean something in their file only, unless its header names an ``id_space``: then they mean the same in every
+file that names the same one.
 """
 
 from __future__ import annotations
@@ -63,6 +65,9 @@ class NativeReader(LineReader):
             self.one_by_one = True
             self.local_ids = False  # token ids are content: the same in every file of one tokenizer
             self.scope = self.source.tokenizer or ""
+        elif isinstance(header.get("id_space"), str):
+            self.local_ids = False
+            self.scope = self.source.id_space = header["id_space"]
 
     @staticmethod
     def sniff(head: Head) -> str | None:
