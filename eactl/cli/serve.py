@@ -37,8 +37,8 @@ A key for the API goes into VLLM_API_KEY, not onto the command line. Watch the t
 @click.option("--pp", type=click.IntRange(min=1), default=1, show_default=True, help="Pipeline-parallel stages.")
 @click.option("--dp", type=click.IntRange(min=1), default=1, show_default=True, help="Data-parallel engines.")
 @click.option("--kv-dtype", default="auto", show_default=True, help="Data type of the KV cache.")
-@click.option("--chunk-tokens", type=click.IntRange(min=1), default=256, show_default=True,
-              help="Tokens per chunk of the host tier.")  # fmt: skip
+@click.option("--chunk-tokens", type=click.IntRange(min=1),
+              help="Tokens per chunk of the tier (default: 256, or the next whole number of blocks).")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address on which vLLM listens.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Port of the API.")
 @click.option("--lmcache-port", type=click.IntRange(1, 65535), help="Port of the LMCache server (default: a free one).")

@@ -23,14 +23,14 @@ def plan_document(launch: Launch) -> dict[str, Any]:
             "bytes_per_token_total": weight.tier_bytes_per_token_total,
             "tier_ranks": weight.tier_ranks,
             "chunk_tokens": settings.chunk_tokens,
-            "chunk_bytes_rank": weight.tier_chunk_bytes_rank(settings.chunk_tokens),
+            "chunk_bytes_rank": plan.tier.chunk_bytes_rank,
             "tp": settings.tp,
             "notes": list(weight.notes),
         },
         "tier": {**plan.tier.as_dict(), "reason": launch.size_reason},
         "policy": {
             "name": settings.policy,
-            "kappa_chunks": settings.kappa_chunks or max(1, 8192 // settings.chunk_tokens),
+            "kappa_chunks": settings.kappa_chunks_or_default,
             "theta": settings.theta,
             "window_s": settings.window_s,
             "watermark": settings.watermark if settings.mode == "multi-process" else None,
@@ -50,7 +50,7 @@ def plan_text(launch: Launch) -> str:
     settings, tier = launch.settings, launch.plan.tier
     each = settings.dp > 1 or settings.pp > 1 or settings.tp > 1
     split = f" (DP {settings.dp} × PP {settings.pp} × TP {settings.tp})" if each else ""
-    per_chunk = human_bytes(settings.chunk_tokens * launch.footprint.tier_bytes_per_token_rank)
+    per_chunk = human_bytes(tier.chunk_bytes_rank)
     lines = [
         f"tier     {human_bytes(tier.bytes_rank)} per rank × {tier.ranks} that store = "
         f"{human_bytes(tier.bytes_total)} of host memory{split}",

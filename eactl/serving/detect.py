@@ -13,6 +13,7 @@ from eactl.serving.plan import api_server_modules
 
 # (lowest tested, first not tested)
 TESTED_VLLM = {"multi-process": ((0, 32), (0, 34)), "in-process": ((0, 13), (0, 34))}
+_CAP_IPC_LOCK = 14
 TESTED_LMCACHE = {"multi-process": ((0, 5, 6), (0, 6)), "in-process": ((0, 3, 12), (0, 6))}
 
 
@@ -52,6 +53,15 @@ def version_tuple(version: str) -> tuple[int, ...]:
             break
         numbers.append(int(digits))
     return tuple(numbers)
+
+
+def locks_past_limit(status: Path = Path("/proc/self/status")) -> bool:
+    """Whether RLIMIT_MEMLOCK does not bind this process, because it has CAP_IPC_LOCK (Linux)."""
+    try:
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("CapEff:")]
+        return bool(int(line.split()[1], 16) >> _CAP_IPC_LOCK & 1)
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def port_is_free(host: str, port: int) -> bool:

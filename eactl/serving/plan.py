@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eactl.serving.settings import ServeSettings, option_value
+from eactl.serving.settings import ServeSettings
 from eactl.units import GIB
 
 _API_SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.launchers.api_server.entry")
@@ -19,11 +19,19 @@ _LMCACHE = "import sys; from lmcache.cli.main import main; sys.exit(main())"
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What a model's KV weighs in the tier. ``tier_ranks`` of the ``tp`` ranks store (1 for pure MLA)."""
+    """What a model's KV weighs in the tier. ``tier_ranks`` of the ``tp`` ranks store (1 for pure MLA).
+
+    ``state_bytes_rank`` is the snapshot of its states that a chunk holds besides the tokens, 0 where not known.
+    """
 
     bytes_per_token_rank: int
     tier_ranks: int
     source: str = ""
+    state_bytes_rank: int = 0
+    has_states: bool = False
+
+    def chunk_bytes_rank(self, chunk_tokens: int) -> int:
+        return chunk_tokens * self.bytes_per_token_rank + self.state_bytes_rank
 
 
 _CPU_KV_GIB = "1"  # for trials; the variable itself asks for more
@@ -36,6 +44,7 @@ class Tier:
     bytes_rank: int
     bytes_total: int
     ranks: int
+    chunk_bytes_rank: int
     chunks: int  # per rank, at the configured size
     kept_gib_rank: tuple[float, float]  # what stays through LMCache's eviction cycle
 
@@ -99,7 +108,8 @@ def tier_of(settings: ServeSettings, weight: Weight, host_bytes_rank: int) -> Ti
         bytes_rank=host_bytes_rank,
         bytes_total=host_bytes_rank * storing,
         ranks=storing,
-        chunks=host_bytes_rank // (settings.chunk_tokens * weight.bytes_per_token_rank),
+        chunk_bytes_rank=weight.chunk_bytes_rank(settings.chunk_tokens),
+        chunks=host_bytes_rank // weight.chunk_bytes_rank(settings.chunk_tokens),
         kept_gib_rank=(host_bytes_rank * low / GIB, host_bytes_rank * high / GIB),
     )
 
@@ -115,13 +125,15 @@ def make_plan(
     shm_name = f"eactl_{port}" if start_server and settings.device == "cpu" else None
     processes = []
     if start_server:
-        processes.append(_lmcache_server(settings, tier, port, http_port, shm_name))
+        processes.append(_lmcache_server(settings, weight, tier, port, http_port, shm_name))
     extra = _connector_config(settings, weight, tier, port, http_port)
     processes.append(_vllm(settings, tier, extra, api_server))
     return Plan(tuple(processes), tier, f"{_SHM_PREFIX}{shm_name}" if shm_name else None)
 
 
-def _lmcache_server(settings: ServeSettings, tier: Tier, port: int, http_port: int, shm_name: str | None) -> Process:
+def _lmcache_server(
+    settings: ServeSettings, weight: Weight, tier: Tier, port: int, http_port: int, shm_name: str | None
+) -> Process:
     argv = [
         sys.executable, "-c", _LMCACHE, "server", "--host", "127.0.0.1", "--port", str(port),
         "--http-host", "127.0.0.1", "--http-port", str(http_port),
@@ -129,6 +141,10 @@ def _lmcache_server(settings: ServeSettings, tier: Tier, port: int, http_port: i
         "--eviction-policy", "LRU", "--eviction-trigger-watermark", _number(settings.watermark),
         "--eviction-ratio", _number(settings.eviction_ratio),
     ]  # fmt: skip
+    if settings.ranks > 1:  # with fewer threads the ranks' stores and loads wait for each other
+        argv += ["--max-gpu-workers", str(settings.ranks), "--max-cpu-workers", str(settings.dp)]
+    if weight.has_states:  # or a chunk without a snapshot would be kept, and restored with another's state
+        argv.append("--separate-object-groups")
     if shm_name is not None:
         argv += ["--supported-transfer-mode", "engine_driven", "--shm-name", shm_name, "--no-l1-use-lazy"]
     return Process("lmcache", tuple(argv), _environment(settings), f"http://127.0.0.1:{http_port}/healthcheck")
@@ -152,8 +168,8 @@ def _vllm(settings: ServeSettings, tier: Tier, extra: dict[str, Any], api_server
             argv += [option, str(value)]
     if settings.kv_dtype != "auto":
         argv += ["--kv-cache-dtype", settings.kv_dtype]
-    if settings.device == "cpu" and option_value(settings.vllm_args, "--block-size") is None:
-        argv += ["--block-size", "32"]
+    if (block := settings.given_block_tokens) is not None:
+        argv += ["--block-size", str(block)]
     argv += settings.vllm_args
     env = _environment(settings)
     if settings.device == "cpu":

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from eactl.serving.detect import TESTED_LMCACHE, TESTED_VLLM, Installed, version_tuple
 from eactl.serving.plan import Tier
-from eactl.serving.settings import ServeSettings, option_value
+from eactl.serving.settings import ServeSettings, canonical, option_value
 from eactl.units import GIB, human_bytes
 
 Level = Literal["ok", "warning", "refused"]
@@ -47,11 +47,17 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What the checks need of the model."""
+    """What the checks need of the model.
+
+    ``hybrid`` has layers that keep a state, ``indexer`` sparse attention with a key cache of its own;
+    ``cache_groups`` counts the kinds of cache that vLLM keeps apart.
+    """
 
     mla: bool = False
     hybrid: bool = False
-    windowed: bool = False
+    indexer: bool = False
+    cache_groups: int = 1
+    block_tokens: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -66,7 +72,7 @@ def check(
         *_shared_memory(settings, tier, host),
         *_memlock(settings, tier, host),
         *_ports(settings, host),
-        *_alignment(settings),
+        *_alignment(settings, model),
         *_model(settings, tier, model),
     ]
 
@@ -146,17 +152,24 @@ def _shared_memory(settings: ServeSettings, tier: Tier, host: HostFacts) -> list
 
 
 def _memlock(settings: ServeSettings, tier: Tier, host: HostFacts) -> list[Finding]:
-    if settings.device == "cpu" or settings.lmcache_servers or host.memlock_bytes is None:
-        return [Finding("memlock", "ok", "no limit on locked memory applies")]
+    if settings.device == "cpu":
+        return [Finding("memlock", "ok", "nothing is pinned on a CPU")]
+    if settings.lmcache_servers:
+        return [Finding("memlock", "ok", "the given servers pin the tier")]
     pinned = tier.bytes_total if settings.mode == "multi-process" else tier.bytes_rank
+    if host.memlock_bytes is None:
+        return [Finding("memlock", "ok", f"the tier pins {human_bytes(pinned)} in one process; no limit binds it")]
     if host.memlock_bytes < pinned:
+        allowed = human_bytes(host.memlock_bytes)
         text = (
-            f"{human_bytes(host.memlock_bytes)} may be locked, the tier pins {human_bytes(pinned)} in one process: "
+            f"the tier pins {human_bytes(pinned)} in one process, RLIMIT_MEMLOCK allows {allowed}: CUDA on Linux "
+            "usually pins past it, WSL and some drivers do not. If the log says that memory cannot be pinned: "
             "ulimit -l unlimited, LimitMEMLOCK=infinity in the service (containerd.service on Kubernetes), "
             "or docker run --ulimit memlock=-1"
         )
-        return [Finding("memlock", "refused", text)]
-    return [Finding("memlock", "ok", f"{human_bytes(host.memlock_bytes)} may be locked")]
+        return [Finding("memlock", "warning", text)]
+    text = f"the tier pins {human_bytes(pinned)} in one process, {human_bytes(host.memlock_bytes)} may be locked"
+    return [Finding("memlock", "ok", text)]
 
 
 def _ports(settings: ServeSettings, host: HostFacts) -> list[Finding]:
@@ -171,8 +184,15 @@ def _ports(settings: ServeSettings, host: HostFacts) -> list[Finding]:
     ]
 
 
-def _alignment(settings: ServeSettings) -> list[Finding]:
+def _alignment(settings: ServeSettings, model: ModelFacts) -> list[Finding]:
     block, chunk = settings.block_tokens, settings.chunk_tokens
+    if model.hybrid and settings.state_block_tokens is None:
+        text = ("vLLM makes attention blocks as large as this model's states, and chunks must be whole blocks: its log "
+                "has the number ('Setting attention block size'); give a multiple of it as --chunk-tokens")  # fmt: skip
+        return [Finding("alignment", "warning", text)]
+    if settings.state_block_tokens is not None:
+        text = f"chunks of {chunk} tokens are whole blocks of {block}, which are as large as the model's states"
+        return [Finding("alignment", "ok", text)]
     if block is not None:  # divisibility was checked when the settings were made
         return [Finding("alignment", "ok", f"chunks of {chunk} tokens are whole blocks of {block}")]
     if chunk % 64 == 0:
@@ -190,13 +210,27 @@ def _model(settings: ServeSettings, tier: Tier, model: ModelFacts) -> list[Findi
         if settings.mode == "in-process":
             text = "LMCache's in-process mode stores no recurrent state, so nothing could be restored: leave --mode out"
             found.append(Finding("hybrid", "refused", text))
+        elif settings.device == "cpu":
+            text = "LMCache's server copies models with recurrent states from and to a GPU only: try another model here"
+            found.append(Finding("hybrid", "refused", text))
         else:
+            servers = "; start your LMCache server with --separate-object-groups" if settings.lmcache_servers else ""
             found.append(Finding("hybrid", "warning", "a hybrid model restores at whole state snapshots only: watch "
-                                 "eactl:restored_tokens_total, and eactl tail's never-loaded warning"))  # fmt: skip
+                                 "eactl:restored_tokens_total and eactl tail's never-loaded warning. LMCache #4247 "
+                                 "reports wrong text after such restores: compare some answers with --policy none and "
+                                 f"without a tier{servers}"))  # fmt: skip
         if _speculative(settings.vllm_args):
             found.append(Finding("speculative", "warning", "speculative decoding on a hybrid model gives up the last "
                                  "chunk of every match, in some versions all of it: compare restored tokens with and "
                                  "without --speculative-config"))  # fmt: skip
+    elif model.cache_groups > 1 and settings.device == "cpu" and not _one_group(settings.vllm_args):
+        text = ("LMCache's server copies one kind of cache only on a CPU, and this model has "
+                f"{model.cache_groups} (windows): give --disable-hybrid-kv-cache-manager after '--'")  # fmt: skip
+        found.append(Finding("cache-groups", "refused", text))
+    if model.indexer and settings.mode == "in-process":
+        text = ("LMCache's in-process mode fails at start on sparse attention with an indexer (LMCache #5002): "
+                "leave --mode out")  # fmt: skip
+        found.append(Finding("indexer", "refused", text))
     if "--enable-lora" in settings.vllm_args and settings.mode == "multi-process":
         found.append(Finding("lora", "warning", "LMCache 0.5.6's multi-process keys do not know LoRA adapters: a "
                              "request could be given another adapter's KV; serve each from an engine and tier of "
@@ -215,6 +249,10 @@ def usable_hit_tokens(hit_tokens: int, chunk_tokens: int, *, speculative_hybrid:
 
 def _speculative(args: Sequence[str]) -> bool:
     return option_value(args, "--speculative-config") is not None
+
+
+def _one_group(args: Sequence[str]) -> bool:
+    return any(canonical(arg) == "--disable-hybrid-kv-cache-manager" for arg in args)
 
 
 def _dotted(version: tuple[int, ...]) -> str:

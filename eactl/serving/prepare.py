@@ -11,12 +11,12 @@ from typing import Any
 from eactl import hostinfo
 from eactl.configs import resolve_model
 from eactl.errors import CannotRunHereError, UsageError
-from eactl.model.attention import MLA
+from eactl.model.attention import INDEXER, MLA
 from eactl.model.footprint import Footprint, footprint
-from eactl.serving.detect import find_device, find_installed, free_ports, port_is_free
+from eactl.serving.detect import find_device, find_installed, free_ports, locks_past_limit, port_is_free
 from eactl.serving.plan import Plan, Weight, make_plan
 from eactl.serving.preflight import Finding, HostFacts, ModelFacts, check
-from eactl.serving.settings import ExternalServer, ServeSettings
+from eactl.serving.settings import ExternalServer, ServeSettings, block_tokens, default_chunk_tokens
 from eactl.units import GIB, human_bytes, parse_size_bytes
 
 AUTO_SHARE = 0.5  # of free memory: page cache, model loading and other tenants need the rest
@@ -48,22 +48,33 @@ class Launch:
 
 
 def prepare(
-    *, host_gib: str, size_file: Path | None, device: str, servers: Sequence[str], vllm_args: Sequence[str],
+    *, model: str, host_gib: str, size_file: Path | None, device: str, servers: Sequence[str],
+    vllm_args: Sequence[str], tp: int = 1, kv_dtype: str = "auto", chunk_tokens: int | None = None,
     **options: Any,
 ) -> Launch:  # fmt: skip
-    """Everything ``eactl serve`` decides before it starts anything. Raises UsageError or CannotRunHereError."""
+    """Everything ``eactl serve`` decides before it starts anything. Raises UsageError.
+
+    ``chunk_tokens`` of None are chosen to hold whole attention blocks.
+    """
     host_bytes = None if host_gib == "auto" else parse_size_bytes(host_gib, where="--host-gib")
     if size_file is not None and host_bytes is not None:
         raise UsageError("the size is given twice", where="--host-gib and --size", hint="leave one of them out")
+    found = resolve_model(model)
+    weight = footprint(found.config, tp=tp, kv_dtype=kv_dtype, model=found.name)
+    device = find_device() if device == "auto" else device
+    state_block = weight.attention_block_tokens
     settings = ServeSettings(
-        device=find_device() if device == "auto" else device,
+        model=model,
+        tp=tp,
+        kv_dtype=kv_dtype,
+        device=device,
+        chunk_tokens=chunk_tokens or default_chunk_tokens(block_tokens(device, vllm_args, state_block)),
+        state_block_tokens=state_block,
         host_gib=None if host_bytes is None else host_bytes / GIB,
         lmcache_servers=tuple(ExternalServer.parse(server) for server in servers),
         vllm_args=tuple(vllm_args),
         **options,
     )
-    model = resolve_model(settings.model)
-    weight = footprint(model.config, tp=settings.tp, kv_dtype=settings.kv_dtype, model=model.name)
     installed = find_installed(settings.device)
     ranks = weight.tier_ranks * settings.pp * settings.dp
     if host_bytes is None:
@@ -71,16 +82,22 @@ def prepare(
     else:
         reason = "as given"
     plan = make_plan(
-        settings, Weight(per_rank(weight, settings.pp), weight.tier_ranks, model.source), host_bytes,
+        settings, tier_weight(weight, settings.pp, found.source), host_bytes,
         api_server=installed.api_server, ports=free_ports(),
     )  # fmt: skip
     findings = check(settings, plan.tier, host_facts(settings), model_facts(weight), installed)
     return Launch(settings, plan, weight, tuple(findings), reason)
 
 
-def per_rank(weight: Footprint, pp: int) -> int:
-    """β of one rank: a pipeline stage holds its share of the layers (the fullest stage counts)."""
-    return -(-weight.tier_bytes_per_token_rank // pp)
+def tier_weight(weight: Footprint, pp: int, source: str = "") -> Weight:
+    """What one rank stores: a pipeline stage holds its share of the layers (the fullest stage counts)."""
+    return Weight(
+        bytes_per_token_rank=-(-weight.tier_bytes_per_token_rank // pp),
+        tier_ranks=weight.tier_ranks,
+        source=source,
+        has_states=any(layer.kind == "state" for layer in weight.layers),
+        state_bytes_rank=-(-(weight.state_bytes_per_sequence_rank or 0) // pp),
+    )
 
 
 def host_facts(settings: ServeSettings) -> HostFacts:
@@ -97,7 +114,7 @@ def host_facts(settings: ServeSettings) -> HostFacts:
         shm_total_bytes=shm.total_bytes if shm else None,
         shm_free_bytes=shm.free_bytes if shm else None,
         shm_leftovers=shm.leftover_files if shm else (),
-        memlock_bytes=hostinfo.locked_memory_limit_bytes(),
+        memlock_bytes=None if locks_past_limit() else hostinfo.locked_memory_limit_bytes(),
         busy_ports=frozenset(busy),
         devices=0 if settings.device == "cuda" and find_device() == "cpu" else None,
     )
@@ -107,7 +124,9 @@ def model_facts(weight: Footprint) -> ModelFacts:
     return ModelFacts(
         mla=any(layer.kind == MLA for layer in weight.layers),
         hybrid=any(layer.kind == "state" for layer in weight.layers),
-        windowed=any(layer.window_tokens is not None for layer in weight.layers),
+        indexer=any(layer.kind == INDEXER for layer in weight.layers),
+        cache_groups=len({(layer.kind, layer.window_tokens) for layer in weight.layers}),
+        block_tokens=weight.attention_block_tokens,
         notes=weight.notes,
     )
 

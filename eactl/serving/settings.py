@@ -8,6 +8,10 @@ from pathlib import Path
 
 from eactl.errors import UsageError
 
+DEFAULT_CHUNK_TOKENS = 256
+KAPPA_TOKENS = 8 * 1024
+_CPU_BLOCK_TOKENS = 32
+_BLOCK_STEP_TOKENS = 64  # a multiple of the smallest block of every attention backend
 POLICIES = ("none", "fixed", "conditioned", "lazy")
 MODES = ("multi-process", "in-process")
 
@@ -49,7 +53,8 @@ class ExternalServer:
 class ServeSettings:
     """Everything that decides a launch plan. Raises UsageError naming the option.
 
-    ``host_gib`` is per rank, None for "auto". Ports of None are chosen when the plan is made.
+    ``host_gib`` is per rank, None for "auto". Ports of None are chosen when the plan is made. ``state_block_tokens``
+    is the least size of an attention block in a model whose other layers keep a state, None for all other models.
     """
 
     model: str
@@ -61,7 +66,7 @@ class ServeSettings:
     pp: int = 1
     dp: int = 1
     kv_dtype: str = "auto"
-    chunk_tokens: int = 256
+    chunk_tokens: int = DEFAULT_CHUNK_TOKENS
     host: str = "127.0.0.1"
     port: int = 8000
     lmcache_port: int | None = None
@@ -74,6 +79,7 @@ class ServeSettings:
     eviction_ratio: float = 0.2
     state_file: Path | None = None
     vllm_args: tuple[str, ...] = field(default=())
+    state_block_tokens: int | None = None
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -95,6 +101,18 @@ class ServeSettings:
                 where="--lmcache-port with --lmcache-server",
                 hint="leave one of them out",
             )  # fmt: skip
+        if len(self.lmcache_servers) > 1:
+            for option, count in (("--pp", self.pp), ("--dp", self.dp)):
+                if count > 1:
+                    raise UsageError(
+                        f"{count} of them cannot use more than one server, says LMCache",
+                        where=f"{option} with --lmcache-server", hint="give one server, or --tp alone",
+                    )  # fmt: skip
+            if self.ranks % len(self.lmcache_servers):
+                raise UsageError(
+                    f"{self.ranks} ranks do not divide over {len(self.lmcache_servers)} servers",
+                    where="--tp with --lmcache-server", hint="give as many servers as there are nodes",
+                )  # fmt: skip
         if self.host_gib is not None and not self.host_gib > 0:
             raise UsageError(f"a tier of {self.host_gib:g} GiB", where="--host-gib", hint="give a size above 0")
         for name, value in (("--theta", self.theta), ("--eviction-watermark", self.watermark)):
@@ -113,11 +131,17 @@ class ServeSettings:
         check_vllm_args(self.vllm_args)
         block = self.block_tokens
         if block is not None and self.chunk_tokens % block:
+            why = " (as large as the states of this model's other layers)" if self.state_block_tokens else ""
             raise UsageError(
-                f"chunks of {self.chunk_tokens} tokens are no whole number of blocks of {block}",
+                f"chunks of {self.chunk_tokens} tokens are no whole number of blocks of {block}{why}",
                 where="--chunk-tokens and --block-size",
                 hint=f"use --chunk-tokens {max(1, round(self.chunk_tokens / block)) * block}",
             )
+
+    @property
+    def kappa_chunks_or_default(self) -> int:
+        """κ as the connector takes it: 8 chunks of 1,024 tokens are the amount of KV that is meant."""
+        return self.kappa_chunks if self.kappa_chunks is not None else max(1, KAPPA_TOKENS // self.chunk_tokens)
 
     @property
     def ranks(self) -> int:
@@ -126,13 +150,34 @@ class ServeSettings:
 
     @property
     def block_tokens(self) -> int | None:
-        """vLLM's block size, if it was given; serve gives 32 on a CPU."""
-        given = option_value(self.vllm_args, "--block-size")
-        if given is None:
-            return 32 if self.device == "cpu" else None
-        if not given.isdigit() or int(given) < 1:
-            raise UsageError(f"not a block size: {given!r}", where="--block-size", hint="give a number of tokens")
-        return int(given)
+        """Tokens of an attention block, None where vLLM chooses a size that divides 64."""
+        return block_tokens(self.device, self.vllm_args, self.state_block_tokens)
+
+    @property
+    def given_block_tokens(self) -> int | None:
+        """The block size that serve has to give to vLLM, None where the user gave one or vLLM is to choose."""
+        return self.block_tokens if option_value(self.vllm_args, "--block-size") is None else None
+
+
+def block_tokens(device: str, vllm_args: Sequence[str], state_block_tokens: int | None) -> int | None:
+    """Tokens of an attention block in vLLM, None where vLLM chooses a size that divides 64. Raises UsageError.
+
+    vLLM enlarges the blocks of a model with states in steps of the size that it was given.
+    """
+    given = option_value(vllm_args, "--block-size")
+    if given is not None and (not given.isdigit() or int(given) < 1):
+        raise UsageError(f"not a block size: {given!r}", where="--block-size", hint="give a number of tokens")
+    if state_block_tokens is not None:
+        step = int(given) if given else _BLOCK_STEP_TOKENS
+        return -(-state_block_tokens // step) * step
+    if given is None:
+        return _CPU_BLOCK_TOKENS if device == "cpu" else None
+    return int(given)
+
+
+def default_chunk_tokens(block: int | None) -> int:
+    """The least whole number of blocks that is no less than LMCache's own chunk size."""
+    return -(-DEFAULT_CHUNK_TOKENS // block) * block if block else DEFAULT_CHUNK_TOKENS
 
 
 def check_vllm_args(args: Sequence[str]) -> None:

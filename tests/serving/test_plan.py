@@ -10,7 +10,14 @@ import pytest
 from eactl.errors import UsageError
 from eactl.model.footprint import footprint
 from eactl.serving.plan import Plan, Weight, make_plan, tier_of
-from eactl.serving.settings import ExternalServer, ServeSettings, check_vllm_args
+from eactl.serving.settings import (
+    ExternalServer,
+    ServeSettings,
+    block_tokens,
+    check_vllm_args,
+    default_chunk_tokens,
+)
+from eactl_plugins.settings import PluginSettings
 
 GIB = 1 << 30
 MODULE = "vllm.entrypoints.openai.api_server"
@@ -63,6 +70,46 @@ def test_latents_that_every_rank_has_are_stored_once() -> None:
 def test_chunks_are_those_of_the_paper() -> None:
     # 10 GiB of chunks of 1,024 tokens · 24 KiB = 24 MiB: 426
     assert plan(10, chunk_tokens=1024, tp=8).tier.chunks == 426
+
+
+# A hybrid whose largest state takes as much as 1,056 tokens of one attention layer (Qwen3-Next at TP 1).
+HYBRID = {"state_block_tokens": 1056, "chunk_tokens": 1088}
+
+
+def test_vllms_blocks_and_lmcaches_chunks_of_a_hybrid_are_whole_states() -> None:
+    assert block_tokens("cuda", (), 1056) == 1088  # 17 · 64, the smallest blocks of all attention backends divide it
+    assert block_tokens("cpu", (), 40) == 64
+    assert block_tokens("cuda", ("--block-size", "16"), 1050) == 1056  # vLLM goes on in steps of what it is given
+    assert default_chunk_tokens(1088) == 1088  # no less than LMCache's 256
+    assert default_chunk_tokens(112) == 336  # 3 · 112
+    assert default_chunk_tokens(None) == default_chunk_tokens(32) == 256
+
+    made = plan(10, Weight(24576, 1, state_bytes_rank=77_266_944, has_states=True), **HYBRID)
+    argv = made.vllm.argv
+    assert argv[argv.index("--block-size") + 1] == "1088"
+    server = made.processes[0].argv
+    assert server[server.index("--chunk-size") + 1] == "1088"
+    assert "--separate-object-groups" in server
+    # floor(10 GiB / (1,088 · 24,576 + 77,266,944)): every chunk has a snapshot of the state
+    assert made.tier.chunks == 103
+    given = plan(10, vllm_args=("--block-size", "16"), state_block_tokens=1056, chunk_tokens=1056)
+    assert given.vllm.argv.count("--block-size") == 1
+    assert "--separate-object-groups" not in plan(10).processes[0].argv
+    assert "--block-size" not in plan(10).vllm.argv
+
+
+def test_the_server_has_a_thread_for_each_rank() -> None:
+    argv = plan(10, tp=4, dp=2).processes[0].argv
+    assert argv[argv.index("--max-gpu-workers") + 1] == "8"
+    assert argv[argv.index("--max-cpu-workers") + 1] == "2"
+    assert "--max-gpu-workers" not in plan(10).processes[0].argv
+
+
+def test_kappa_is_the_same_amount_of_kv_here_and_in_the_connector() -> None:
+    for chunk_tokens in (32, 256, 1024, 8192, 16384):
+        here = ServeSettings(model="m", chunk_tokens=chunk_tokens).kappa_chunks_or_default
+        assert here == PluginSettings().admission(chunk_tokens).kappa_chunks
+    assert ServeSettings(model="m", kappa_chunks=0).kappa_chunks_or_default == 0
 
 
 def test_every_process_hashes_alike_and_listens_on_loopback_only() -> None:
@@ -123,6 +170,10 @@ def test_options_that_collide_with_ours_are_refused_by_name(arg: str, hint: str)
         ({"lmcache_servers": (ExternalServer("a", 1, 2),), "lmcache_port": 3}, "--lmcache-port with --lmcache-server"),
         ({"chunk_tokens": 100, "vllm_args": ("--block-size", "16")}, "--chunk-tokens and --block-size"),
         ({"vllm_args": ("--block-size=x",)}, "--block-size"),
+        ({"state_block_tokens": 1056}, "--chunk-tokens and --block-size"),
+        ({"lmcache_servers": (ExternalServer("a", 1, 2), ExternalServer("b", 1, 2)), "tp": 4, "dp": 2}, "--dp"),
+        ({"lmcache_servers": (ExternalServer("a", 1, 2), ExternalServer("b", 1, 2)), "tp": 4, "pp": 2}, "--pp"),
+        ({"lmcache_servers": (ExternalServer("a", 1, 2), ExternalServer("b", 1, 2)), "tp": 3}, "--tp"),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_meant_name_their_option(options: dict[str, Any], where: str) -> None:

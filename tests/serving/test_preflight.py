@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from eactl.serving.detect import Installed, version_tuple
+import pytest
+
+from eactl.serving.detect import Installed, locks_past_limit, version_tuple
 from eactl.serving.plan import Weight, tier_of
 from eactl.serving.preflight import HostFacts, ModelFacts, check, usable_hit_tokens
 from eactl.serving.settings import ServeSettings
@@ -58,10 +61,28 @@ def test_shared_memory_that_is_too_small_says_by_how_much_and_names_leftovers() 
     assert found["shm-leftovers"][0] == "warning" and "vllm_offload_x.mmap" in found["shm-leftovers"][1]
 
 
-def test_a_limit_on_locked_memory_below_the_tier_fails_early() -> None:
-    level, text = findings(replace(HOST, memlock_bytes=64 << 20), gib=64)["memlock"]
-    assert level == "refused"
+def test_a_limit_on_locked_memory_below_the_tier_is_said_with_both_sizes_and_the_remedy() -> None:
+    low = replace(HOST, memlock_bytes=64 << 20)
+    level, text = findings(low, gib=64, tp=2)["memlock"]
+    assert level == "warning"  # CUDA on Linux pins past it, so a refusal would be wrong on most machines
+    assert "pins 128 GiB in one process" in text  # one server holds both ranks' tiers
+    assert "RLIMIT_MEMLOCK allows 64 MiB" in text
     assert "ulimit -l unlimited" in text and "LimitMEMLOCK=infinity" in text
+    assert "pins 64 GiB" in findings(low, gib=64, tp=2, mode="in-process")["memlock"][1]  # each rank pins its own
+    assert findings(replace(HOST, memlock_bytes=64 * GIB), gib=64)["memlock"][0] == "ok"
+    assert "no limit binds it" in findings(gib=64)["memlock"][1]
+    assert "nothing is pinned" in findings(low, gib=64, device="cpu")["memlock"][1]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "past"),
+    [("000001ffffffffff", True), ("00000000a80425fb", False), ("0000000000004000", True), ("x", False)],
+)
+def test_a_process_with_cap_ipc_lock_is_not_bound_by_that_limit(tmp_path: Path, capabilities: str, past: bool) -> None:
+    status = tmp_path / "status"  # bit 14; docker's default set 0xa80425fb lacks it
+    status.write_text(f"Name:\tx\nCapEff:\t{capabilities}\n")
+    assert locks_past_limit(status) is past
+    assert not locks_past_limit(tmp_path / "absent")
 
 
 def test_ports_devices_and_versions() -> None:
@@ -92,6 +113,28 @@ def test_models_that_need_a_word() -> None:
     assert "speculative" not in findings(vllm_args=speculative)
     assert findings(vllm_args=("--enable-lora",))["lora"][0] == "warning"
     assert findings(chunk_tokens=48)["alignment"][0] == "warning"
+
+
+def test_models_that_lmcache_cannot_cache_are_refused_with_the_mode_that_can() -> None:
+    level, text = findings(model=ModelFacts(indexer=True, mla=True), mode="in-process")["indexer"]
+    assert level == "refused" and text.endswith("leave --mode out")
+    assert "indexer" not in findings(model=ModelFacts(indexer=True, mla=True))
+    # LMCache's transfer on a CPU knows one kind of cache: recurrent states never fit, windows can be switched off
+    assert findings(model=ModelFacts(hybrid=True, cache_groups=2), device="cpu")["hybrid"][0] == "refused"
+    windows = ModelFacts(cache_groups=2)
+    level, text = findings(model=windows, device="cpu")["cache-groups"]
+    assert level == "refused" and "--disable-hybrid-kv-cache-manager" in text
+    off = ("--disable-hybrid-kv-cache-manager",)
+    assert "cache-groups" not in findings(model=windows, device="cpu", vllm_args=off)
+    assert "cache-groups" not in findings(model=windows)
+
+
+def test_a_hybrid_whose_state_has_no_known_size_is_warned_about_its_chunks() -> None:
+    level, text = findings(model=ModelFacts(hybrid=True))["alignment"]
+    assert level == "warning" and "--chunk-tokens" in text
+    aligned = {"state_block_tokens": 1056, "chunk_tokens": 1088}
+    level, text = findings(model=ModelFacts(hybrid=True), **aligned)["alignment"]
+    assert level == "ok" and "whole blocks of 1088" in text
 
 
 def test_speculative_decoding_on_a_hybrid_model_gives_up_the_last_chunk_of_a_match() -> None:

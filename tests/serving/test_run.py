@@ -18,7 +18,7 @@ from eactl.serving.logs import reason
 from eactl.serving.plan import Plan, Process, Tier
 from eactl.serving.run import run_plan
 
-TIER = Tier(1, 1, 1, 1, (0.1, 0.2))
+TIER = Tier(1, 1, 1, 1, 1, (0.1, 0.2))
 SERVER = """
 import http.server, sys, os, signal, subprocess, threading, time
 class Handler(http.server.BaseHTTPRequestHandler):
