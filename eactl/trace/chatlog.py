@@ -11,7 +11,10 @@ from eactl.trace.call import Notice, Source
 from eactl.trace.chat import ChatRequest
 from eactl.trace.discover import find_files
 from eactl.trace.options import TraceOptions
+from eactl.trace.readers.base import Reader
 from eactl.trace.readers.textbase import TextReader
+
+_NAMED = 3
 
 
 def open_chat(
@@ -26,15 +29,24 @@ def open_chat(
     texts = [reader for reader in readers if isinstance(reader, TextReader)]
     others = [reader for reader in readers if not isinstance(reader, TextReader)]
     if not texts:
+        what = (
+            f"a {others[0].name} trace holds" if len(others) == 1 else f"all {len(others)} files are traces that hold"
+        )
         raise TraceError(
-            f"a {others[0].name} trace holds no text", where=others[0].file.name,
+            f"{what} no text", where=others[0].file.name if len(others) == 1 else str(paths[0]),
             hint="eactl size and eactl trace profile read it; a log of messages is needed here",
         )  # fmt: skip
-    warnings += [
-        Notice("no-text", f"{reader.file.name} is a {reader.name} trace without text and was left out")
-        for reader in others
-    ]
+    if others:
+        warnings.append(_left_out(others))
     return ChatStream(texts, warnings)
+
+
+def _left_out(others: Sequence[Reader]) -> Notice:
+    names = ", ".join(reader.file.name for reader in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    kinds = " and ".join(dict.fromkeys(reader.name for reader in others))
+    are = "traces without text, which were" if len(others) > 1 else "trace without text, which was"
+    return Notice("no-text", f"{names}{more}: {kinds} {are} left out", "eactl size and eactl trace profile read them")
 
 
 class ChatStream:

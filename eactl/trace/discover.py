@@ -105,13 +105,21 @@ def _nothing_readable(directory: Path, foreign: list[tuple[Path, TraceError]]) -
     if not foreign:
         return TraceError("the directory holds no files", where=str(directory), hint="check the path")
     file, error = foreign[0]
+    none = f"none of the {len(foreign)} files" if len(foreign) > 1 else "nothing"
     return TraceError(
-        f"none of the {len(foreign)} files in the directory can be read as a trace, {file.name}: {error.what}",
+        f"{none} in the directory can be read as a trace, {file.name}: {error.what}",
         where=str(directory), hint=error.hint,
     )  # fmt: skip
 
 
 def _passed_over(directory: Path, foreign: list[tuple[Path, TraceError]]) -> Notice:
-    named = ", ".join(f"{file.relative_to(directory)} ({error.what})" for file, error in foreign[:_NAMED_FILES])
+    named = ", ".join(
+        f"{file.relative_to(directory)} ({error.what.partition(', as ')[0]})" for file, error in foreign[:_NAMED_FILES]
+    )  # what each reader misses is said about a file that the user names
     more = f" and {len(foreign) - _NAMED_FILES} more" if len(foreign) > _NAMED_FILES else ""
-    return Notice("passed-over-files", f"{len(foreign)} files in {directory} are no traces: {named}{more}")
+    many = (
+        f"{len(foreign)} files in {directory} are no traces"
+        if len(foreign) > 1
+        else f"1 file in {directory} is no trace"
+    )
+    return Notice("passed-over-files", f"{many}: {named}{more}")

@@ -22,7 +22,8 @@ def reading_notices(general: Iterable[Notice], sources: Iterable[Source]) -> lis
     found = list(general)
     for (code, hint), group in by_code.items():
         source, notice = group[0]
-        text = notice.text if len(files) == 1 else f"{source.path}: {notice.text}"
+        named = len(files) == 1 or notice.text.startswith(f"{source.path}:")
+        text = notice.text if named else f"{source.path}: {notice.text}"
         if len(group) > 1:
             text += f" ({len(group)} of {len(files)} files, also {_names(group[1:])})"
         found.append(Notice(code, text, hint))

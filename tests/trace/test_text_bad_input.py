@@ -165,3 +165,27 @@ def test_absurd_token_counts_are_no_measurement(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", {**HELLO, "usage": {"prompt_tokens": 2**62, "completion_tokens": 2}})
     (call,) = calls(path)
     assert call.prompt_tokens < 100
+
+
+QUOTED = "vLLM (PR 9023): `INFO 10-01 18:43:27 logger.py:36] Received request cmpl-1: prompt: 'Hi', params: None`\n"
+
+
+def test_a_document_that_quotes_a_log_line_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "FORMATS.md").write_text(
+        f"# Formats\n\n{QUOTED}\nSGLang: `[t] Receive: obj=GenerateReqInput(rid='1')`\n"
+    )
+    error = refused(tmp_path / "FORMATS.md")
+    assert "holds no JSON and no request lines" in error.what
+    (tmp_path / "vllm.log").write_text("2026-01-01T00:00:00Z stdout F " + QUOTED.split("`")[1] + "\n")
+    assert len(chats(tmp_path / "vllm.log")) == 1
+
+
+def test_files_of_a_folder_that_hold_no_text_are_named_together(tmp_path: Path) -> None:
+    block = {"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}
+    for name in "abcde":
+        jsonl(tmp_path / f"{name}.jsonl", {**block, "timestamp": ord(name)})
+    assert "all 5 files are traces that hold no text" in refused(tmp_path).what
+    jsonl(tmp_path / "text.jsonl", HELLO)
+    notices = [notice for notice in stream(tmp_path).warnings if notice.code == "no-text"]
+    assert len(notices) == 1
+    assert "a.jsonl" in notices[0].text and "and 2 more: mooncake traces without text" in notices[0].text

@@ -461,3 +461,46 @@ def test_shortened_sglang_ids_are_bad_lines(tmp_path: Path) -> None:
         chats(path)
     assert caught.value.where == f"{path}:1"
     assert caught.value.hint is not None and "--log-requests-level 3" in caught.value.hint
+
+
+def test_kimi_answers_are_messages_only_once_something_was_said(tmp_path: Path) -> None:
+    """A step begins before its request is sent: no empty answer may stand at the end of the prompt."""
+
+    def event(kind: str, **fields: Any) -> dict[str, Any]:
+        return {"type": "context.append_loop_event", "event": {"type": kind, **fields}}
+
+    def record(prompt: int) -> dict[str, Any]:
+        return {"inputOther": prompt, "inputCacheRead": 0, "inputCacheCreation": 0, "output": 3}
+
+    path = jsonl(
+        tmp_path / "wire.jsonl",
+        {"type": "metadata", "protocol_version": "1.4"},
+        {"type": "config.update", "systemPrompt": "Be brief."},
+        {"type": "context.append_message", "message": {"role": "user", "content": "list"}},
+        event("step.begin"),
+        {"type": "llm.request", "kind": "loop", "time": 1_000},
+        event("content.part", part={"type": "think", "think": "hm"}),
+        event("tool.call", toolCallId="a", name="ls", args={}),
+        event("tool.call", toolCallId="b", name="pwd", args={}),
+        event("tool.result", toolCallId="a", result={"output": "x.py"}),
+        event("tool.result", toolCallId="b", result={"output": "/"}),
+        event("step.end", usage=record(100)),
+        {"type": "usage.record", "usage": record(100), "usageScope": "turn", "time": 2_000},
+        event("step.begin"),
+        {"type": "llm.request", "kind": "loop", "time": 3_000},
+        event("content.part", part={"type": "text", "text": "Done."}),
+        event("step.end", usage=record(120)),
+        {"type": "usage.record", "usage": record(120), "usageScope": "turn", "time": 4_000},
+        {"type": "llm.request", "kind": "compaction", "time": 5_000},
+        {"type": "usage.record", "usage": record(140), "usageScope": "session", "time": 6_000},
+        {"type": "context.apply_compaction", "contextSummary": "It was listed."},
+    )
+    first, second, compaction = chats(path)
+    assert roles(first) == ["system", "user"]
+    assert roles(second) == ["system", "user", "assistant", "tool", "tool"]
+    assert roles(compaction) == [*roles(second), "assistant"]
+    assert first.response == second.messages[2]  # whole, though results came after it
+    assert [call["function"]["name"] for call in second.messages[2]["tool_calls"]] == ["ls", "pwd"]
+    assert second.response == {"role": "assistant", "content": "Done."}
+    usages = [request.usage.prompt_tokens for request in (first, second, compaction) if request.usage is not None]
+    assert usages == [100, 120, 140]  # each once: the record that follows a step's end repeats it

@@ -64,8 +64,7 @@ def codex(path: Path) -> Counts:
 
 def kimi(path: Path) -> Counts:
     records = list(lines(path))
-    ends = [record["event"] for record in records if (record.get("event") or {}).get("type") == "step.end"]
-    usages = [event["usage"] for event in ends]
+    usages = [record["usage"] for record in records if record["type"] == "usage.record"]  # compactions too
     prompts = sum(usage["inputOther"] + usage["inputCacheRead"] + usage["inputCacheCreation"] for usage in usages)
     return sum(record["type"] == "llm.request" for record in records), prompts
 

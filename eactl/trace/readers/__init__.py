@@ -51,5 +51,10 @@ def detect(head: Head, shown: str) -> type[Reader]:
             return reader
         if not reader.refuses:
             reasons.setdefault(reader.family, []).append(f"{reader.name} ({reason})")
+    if not head.records and not head.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        raise TraceError(
+            "the format is not known, as the file holds no JSON and no request lines of a vLLM or SGLang log",
+            where=shown, hint="logs are JSON: one object per request or line, or one document; --format names the kind",
+        )  # fmt: skip
     known = "; ".join(f"as a {family}: {', '.join(why)}" for family, why in reasons.items())
     raise TraceError(f"the format is not known, {known}", where=shown, hint="--format names one for certain")

@@ -1,7 +1,7 @@
 """Sessions of Kimi Code (``wire.jsonl``): events of a context that grows, and a line per request to the model.
 
-A request is an ``llm.request`` line; its usage comes with the ``step.end`` after it. The system prompt is in the
-file, tools are where their snapshot is.
+A request is an ``llm.request`` line; its usage comes with the ``step.end`` after it, or for a compaction with the
+``usage.record``. The system prompt is in the file, tools are where their snapshot is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class KimiReader(TextReader):
         path = self.file.path
         talk = Conversation(f"{path.parent.name}/{path.stem}" if path.parent.name else path.stem, hidden=(0, None))
         pending: ChatRequest | None = None
+        said: Message | None = None  # what the model answers in the open step
         system: Message | None = None
         for number, record in self.objects():
             kind = record.get("type")
@@ -53,56 +54,61 @@ class KimiReader(TextReader):
                 if pending is not None:
                     yield pending
                 talk.model = str(record.get("model") or "") or talk.model
-                pending = talk.request(self.at(number), started_s=seconds(record.get("time")))
+                pending, said = talk.request(self.at(number), started_s=seconds(record.get("time"))), None
+                if record.get("kind") == "compaction":
+                    pending.events.append("summary-request")
+            elif kind == "usage.record" and pending is not None:  # a step's own comes after its end
+                yield _finished(pending, record, None, seconds(record.get("time")))
+                pending = None
             elif isinstance(event, dict):
                 if event.get("type") == "step.end" and pending is not None:
-                    yield _finished(pending, event, talk, seconds(record.get("time")))
+                    yield _finished(pending, event, said, seconds(record.get("time")))
                     pending = None
+                elif event.get("type") == "step.begin":
+                    said = None
                 else:
-                    _add(talk, event)
+                    said = _add(talk, event, said)
         if pending is not None:
             yield pending
 
 
-def _finished(request: ChatRequest, event: dict[str, Any], talk: Conversation, ended_s: float | None) -> ChatRequest:
+def _finished(request: ChatRequest, event: dict[str, Any], said: Message | None, ended_s: float | None) -> ChatRequest:
     request.usage = _usage(event.get("usage"))
-    last = talk.messages[-1] if talk.messages else {}
-    request.response = last if last.get("role") == "assistant" else None
+    request.response = said
     if request.arrival_s is not None and ended_s is not None and ended_s >= request.arrival_s:
         request.service_s = ended_s - request.arrival_s
     return request
 
 
-def _add(talk: Conversation, event: dict[str, Any]) -> None:
+def _add(talk: Conversation, event: dict[str, Any], said: Message | None) -> Message | None:
+    """Take one event of a step; returns the step's answer so far.
+
+    The answer becomes a message with its first part: results of parallel calls may stand after it when it grows.
+    """
     kind = event.get("type")
-    if kind == "step.begin":
-        talk.say({"role": "assistant", "content": ""})
-    elif kind == "content.part" and isinstance(event.get("part"), dict):
-        part, said = event["part"], _assistant(talk)
+    if kind == "content.part" and isinstance(event.get("part"), dict):
+        part = event["part"]
         key = "reasoning_content" if part.get("type") == "think" else "content"
-        _change(talk, said, key, str(said.get(key) or "") + str(part.get("think") or part.get("text") or ""))
-    elif kind == "tool.call":
-        said = _assistant(talk)
+        text = str((said or {}).get(key) or "") + str(part.get("think") or part.get("text") or "")
+        return _grown(talk, said, key, text)
+    if kind == "tool.call":
         call = tool_call(event.get("toolCallId"), event.get("name"), event.get("args"))
-        _change(talk, said, "tool_calls", [*said.get("tool_calls", []), call])
-    elif kind == "tool.result":
+        return _grown(talk, said, "tool_calls", [*(said or {}).get("tool_calls", []), call])
+    if kind == "tool.result":
         result = event.get("result")
         output = result.get("output") if isinstance(result, dict) else result
         talk.say({"role": "tool", "tool_call_id": event.get("toolCallId"), "content": output})
+    return said
 
 
-def _assistant(talk: Conversation) -> Message:
-    """The latest assistant message: results of parallel calls may already stand after it."""
-    for message in reversed(talk.messages):
-        if message["role"] == "assistant":
-            return message
-    talk.say({"role": "assistant", "content": ""})
-    return talk.messages[-1]
-
-
-def _change(talk: Conversation, said: Message, key: str, value: Any) -> None:
+def _grown(talk: Conversation, said: Message | None, key: str, value: Any) -> Message:
+    """The answer with ``value`` in it, in the place that it has; a new message, as requests hold the old one."""
+    if said is None:
+        said = {"role": "assistant", "content": ""}
+        talk.say(said)
     at = next(at for at in range(len(talk.messages) - 1, -1, -1) if talk.messages[at] is said)
     talk.messages[at] = {**said, key: value}
+    return talk.messages[at]
 
 
 def _tools(tools: Any) -> list[Message] | None:

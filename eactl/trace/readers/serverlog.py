@@ -21,12 +21,15 @@ from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.textbase import TextReader
 from eactl.trace.tracefile import Head, TraceFile
 
-_VLLM = re.compile(rb"Received request (\S+?): ")
+_BEFORE = (
+    rb"^[^`\"'|\n]{0,300}?"  # level, time, source, a container's own prefix; not a document that quotes such a line
+)
+_VLLM = re.compile(_BEFORE + rb"\bReceived request (\S+?): ", re.MULTILINE)
 _VLLM_TIME = re.compile(rb"\b(\d\d)-(\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)")
 _VLLM_IDS = re.compile(rb"prompt_token_ids: (\[[^\]]*\]|None)")
 _VLLM_PROMPT = re.compile(rb"prompt: (None|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"), params:")
 _VLLM_LORA = re.compile(rb"lora_request: LoRARequest\(lora_name='([^']*)'")
-_SGLANG = re.compile(rb"\b(Receive|Finish): obj=(\w+ReqInput)\(")
+_SGLANG = re.compile(_BEFORE + rb"\b(Receive|Finish): obj=(\w+ReqInput)\(", re.MULTILINE)
 _SGLANG_TIME = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)")
 _SGLANG_RID = re.compile(rb"\brid='([^']*)'")
 _SGLANG_IDS = re.compile(rb"\binput_ids=(\[[^\]]*\])( \.\.\. )?")
