@@ -61,6 +61,7 @@ def answer(
         exact_tokens=tokenizer.exact,
         chunk_tokens=settings.chunk_tokens,
         reused_cost=round(prices.reused_cost, 4),
+        counted_requests=checked.counted,
         strategies=run_strategies(checked.histories, question.condensers, prices) if checked.histories else (),
         hysteresis=window_steps(checked.sessions) or trim,
         against=comparison,
@@ -119,8 +120,9 @@ def _further(checked: Checked, sums: Totals, question: Question) -> Iterable[Not
     if sums.side_calls:
         yield Notice(
             "calls-beside",
-            f"{sums.side_calls:,} requests with {sums.side_tokens:,} prompt tokens ran beside their conversation (a "
-            "condenser's own calls, sub-agents): a stream of their own that shares no prefix with it",
+            f"{sums.side_calls:,} {'requests' if sums.side_calls > 1 else 'request'} with {sums.side_tokens:,} prompt "
+            "tokens ran beside their conversation (a condenser's own calls, sub-agents): a stream of their own that "
+            "shares no prefix with it",
             "build such calls on the agent's own prompt to share its prefix",
         )
     if sums.isolation_tokens and sums.isolation_bytes_rank is None:

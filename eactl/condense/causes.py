@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from eactl.condense import causes_history, causes_text, causes_tools
 from eactl.condense.diff import Change
-from eactl.condense.finding import Finding
+from eactl.condense.finding import TOO_LITTLE, Finding
 from eactl.condense.segments import Group
 
 Classifier = Callable[[Change], Finding | None]
@@ -40,7 +40,7 @@ def classify(change: Change) -> Finding:
         finding = classifier(change)
         if finding is not None:
             return finding
-    return Finding("unknown", "the prompts have too little in common to say")
+    return Finding("unknown", TOO_LITTLE)
 
 
 def switched(old: Group, new: Group) -> Finding | None:

@@ -8,7 +8,7 @@ from eactl.condense.diff import Change
 from eactl.condense.finding import Finding
 from eactl.condense.sameness import json_difference, same_but_space
 from eactl.condense.sameness import same_json as equal_json
-from eactl.condense.values import changed_value
+from eactl.condense.values import alikeness, changed_value
 
 _STATE = (
     r"memor(?:y|ies)|notes?|facts?|context|preferences|to-?do|plan|state|env(?:ironment)?|scratch ?pad|progress|"
@@ -19,6 +19,7 @@ _HEADING = re.compile(
     rf"^(?:#+[^\n]*\b(?:{_STATE})\b[^\n]*|[^\n:]{{0,30}}?\b(?:{_STATE})\b[^\n:]{{0,20}}:)", re.IGNORECASE | re.MULTILINE
 )
 _LOOK_BACK = 4000
+_ALIKE = 0.3  # lines less alike than this are two lines
 
 
 def attachment(change: Change) -> Finding | None:
@@ -130,6 +131,8 @@ def edited(change: Change) -> Finding | None:
     old, new = change.old_segment, change.new_segment
     if old is None or new is None or not (change.in_place or _intact(change)):
         return None
+    if old.is_raw and not change.kept and alikeness(old.text, new.text) < _ALIKE:
+        return None  # one rendered prompt beside another, not an edit of it
     if old.role != new.role:
         if not change.kept:
             return None

@@ -14,7 +14,7 @@ from eactl.condense.settle import price_line, settle
 from eactl.condense.shared import SharedHeads
 from eactl.condense.tracker import Tracker
 from eactl.condense.turns import Event, TurnMaker
-from eactl.condense.usage import usage_turns
+from eactl.condense.usage import counts_of, usage_turns
 from eactl.trace.call import Notice
 from eactl.trace.chat import RAW_ROLE, ChatRequest
 from eactl.trace.templates import ChatTemplate
@@ -47,6 +47,7 @@ class Checked:
     histories: tuple[tuple[str, tuple[tuple[Event, ...], ...]], ...]
     notices: tuple[Notice, ...]
     named: bool
+    counted: int = 0
 
 
 def check(
@@ -72,7 +73,7 @@ def check(
         else:
             trackers.move_to_end(request.session)
         facts.note(request)
-        tracker.add(request)
+        tracker.add(_emptied(request))
         if number % _CHECK_EVERY == 0:
             facts.forgotten += _forget(trackers)
     sessions: list[Session] = []
@@ -88,7 +89,7 @@ def check(
     if renderer is not None and renderer.refused:
         text = f"the template refused {renderer.refused:,} requests, which were compared by their messages"
         notices.append(Notice("template-refused", f"{text}: {renderer.why}", "check --chat-template"))
-    return Checked(tuple(sessions), tuple(histories), tuple(notices), named=None not in trackers)
+    return Checked(tuple(sessions), tuple(histories), tuple(notices), named=None not in trackers, counted=facts.counted)
 
 
 def _sessions(
@@ -111,6 +112,15 @@ def _sessions(
     history = tuple(draft.added for draft in tracker.drafts if draft.line not in beside)
     if every:
         yield Session(name, tuple(every)), history
+
+
+def _emptied(request: ChatRequest) -> ChatRequest:
+    """A request whose logged prompt is an empty text has no text: nothing can be said about it from its messages."""
+    if len(request.messages) == 1 and request.prompt_token_ids is None:
+        only = request.messages[0]
+        if only.get("role") == RAW_ROLE and not only.get("content"):
+            request.messages = []
+    return request
 
 
 def _turn_number(turn: Turn) -> int:
@@ -140,12 +150,17 @@ class _Facts:
     texts: int = 0
     inexact: int = 0
     measured: int = 0
+    counted: int = 0
     forgotten: int = 0
     adapters: set[str | None] = field(default_factory=set)
 
     def note(self, request: ChatRequest) -> None:
         self.order.setdefault(request.session)
         self.requests += 1
+        if request.prompt_token_ids is not None:
+            self.counted += 1
+        elif request.usage is not None and request.usage.prompt_tokens is not None:
+            self.counted += bool(request.messages) or counts_of(request) is not None
         self.texts += bool(request.messages) and request.prompt_token_ids is None
         self.inexact += not request.exact and bool(request.messages)
         self.measured += request.usage is not None and request.usage.prompt_tokens is not None
@@ -161,10 +176,13 @@ class _Facts:
                 "record a session id to have every turn compared with its own previous one",
             )
         if not tokenizer.exact and self.texts:
-            what = "positions are scaled to the provider's counts" if self.measured >= self.texts else "approximate"
+            what = (
+                "the tokens of a prompt are the log's own count, places within it are approximate"
+                if self.measured >= self.texts
+                else "token counts are approximate"
+            )
             yield Notice(
-                "approximate-tokens", f"token counts come from an approximation ({what}); texts are compared exactly",
-                "give --tokenizer for the model's own",
+                "approximate-tokens", f"{what}; texts are compared exactly", "give --tokenizer for the model's own",
             )  # fmt: skip
         if self.inexact:
             yield Notice(
@@ -176,7 +194,8 @@ class _Facts:
         if unmeasured:
             yield Notice(
                 "no-text-no-cache-count",
-                f"{unmeasured:,} requests hold neither text nor a count of cached tokens and were left out",
+                f"{unmeasured:,} {'request holds' if unmeasured == 1 else 'requests hold'} neither text nor a count of "
+                f"cached tokens and {'was' if unmeasured == 1 else 'were'} left out",
                 "log messages, or usage with cached tokens",
             )
         if self.forgotten:

@@ -14,6 +14,7 @@ Cause = Literal[
 NOT_A_BREAK: frozenset[str] = frozenset({"first-call", "append"})
 # Causes that make the history shorter on purpose: they have a ledger with two sides.
 EDITS: frozenset[str] = frozenset({"sliding-window", "truncated", "masked", "summary", "edited"})
+TOO_LITTLE = "the prompts have too little in common to say"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eactl.condense.finding import TOO_LITTLE
 from eactl.condense.result import Turn
 
 _REMEDIES = {
@@ -54,6 +55,11 @@ _SHORTENED = (
     "until the turns shown have passed. If nothing was cut on purpose, the cache lost the prefix (expiry, eviction, "
     "another replica)."
 )
+_APART = (
+    "If two programs write under one session id (two agents, a user simulator, a side call), log each under an id of "
+    "its own: then nothing breaks here. If it is one agent, compare the two requests at the place shown: a common head "
+    "(system text, tools) in front would be kept."
+)
 _DAY = "Write the date into the first user message of the session and keep it, or read it by a tool."
 
 
@@ -61,6 +67,8 @@ def remedy(turn: Turn) -> str:
     """What to change for this break; empty where nothing broke."""
     if turn.kind.startswith("billing header"):
         return _BILLING
+    if turn.kind == TOO_LITTLE:
+        return _APART
     if turn.kind.startswith("prefix cut at token"):
         return _USAGE
     if turn.cause == "edited" and turn.where is not None and turn.where.message is None:

@@ -278,7 +278,7 @@ class Hysteresis:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The whole answer."""
+    """The whole answer. ``counted_requests`` have their prompt's tokens counted in the log, all others by us."""
 
     sessions: tuple[Session, ...]
     summary: Totals
@@ -287,6 +287,7 @@ class CheckResult:
     exact_tokens: bool
     chunk_tokens: int
     reused_cost: float
+    counted_requests: int = 0
     strategies: tuple[Strategy, ...] = ()
     hysteresis: Hysteresis | None = None
     against: Comparison | None = None
@@ -301,7 +302,11 @@ class CheckResult:
             "condensers": [strategy.as_dict() for strategy in self.strategies],
             "hysteresis": None if self.hysteresis is None else self.hysteresis.as_dict(),
             "against": None if self.against is None else self.against.as_dict(),
-            "tokens": {"tokenizer": self.tokenizer, "exact": self.exact_tokens},
+            "tokens": {
+                "tokenizer": self.tokenizer,
+                "exact": self.exact_tokens,
+                "counted_requests": self.counted_requests,
+            },
             "chunk_tokens": self.chunk_tokens,
             "reused_cost": self.reused_cost,
             "sources": [dict(source) for source in self.sources],

@@ -111,7 +111,7 @@ def _verdict(fields: Totals, turns: Sequence[Turn]) -> str:
                 f"of an earlier request too, {reusable:.1%} in whole chunks. That is an upper bound: it holds if "
                 "everything stays resident."
             )
-        return f"The prefix holds at every turn: {share}."
+        return f"The prefix holds at every turn: {share}; all else is new, first prompts and what was appended."
     by_loss: dict[str, int] = {}
     for turn in turns:
         if turn.is_break:

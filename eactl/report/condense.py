@@ -21,7 +21,7 @@ _HEADERS = ["turn", "prompt", "stable", "fresh", "removed", "lost", ""]
 
 def condense_text(result: CheckResult, *, width: int = 100) -> str:
     """The whole answer as text, the verdict first."""
-    parts = [_wrapped(result.summary.verdict, width), _facts(result)]
+    parts = [_wrapped(result.summary.verdict, width), _facts(result, width)]
     parts += [_cause(number, cause, result, width) for number, cause in enumerate(result.causes[:_MOST_CAUSES], 1)]
     if len(result.causes) > _MOST_CAUSES:
         parts.append(f"{len(result.causes) - _MOST_CAUSES} smaller causes are in the JSON document (--json).")
@@ -81,27 +81,26 @@ def ledger_sentence(cause: CauseTotal, result: CheckResult) -> str:
         return f"{text}; it never pays."
     verdict = "pays" if cause.break_even_turns <= stayed else "does not pay"
     return (
-        f"{text}; that pays after {cause.break_even_turns:,} turns with the shorter prompt (a reused token at "
+        f"{text}; that pays after {_many(cause.break_even_turns, 'turn')} with the shorter prompt (a reused token at "
         f"{result.reused_cost:g} of a fresh one), and the edits stayed {stayed:.1f} turns: it {verdict}."
     )
 
 
-def _facts(result: CheckResult) -> str:
+def _facts(result: CheckResult, width: int) -> str:
     sums = result.summary
     if not sums.requests:
         return ""
-    tokens = f"tokens of {result.tokenizer}" if result.exact_tokens else "approximate tokens"
-    sessions = len(result.sessions)
     lines = [
-        f"Log        {sums.requests:,} requests in {sessions:,} session{'s' if sessions != 1 else ''}, "
-        f"{human_count(sums.prompt_tokens)} prompt tokens ({tokens})"
+        f"Log        {_many(sums.requests, 'request')} in {_many(len(result.sessions), 'session')}, "
+        f"{human_count(sums.prompt_tokens)} prompt tokens ({counted_how(result)})"
     ]
     if sums.prompt_tokens:
         low, high = (n / sums.prompt_tokens for n in (sums.reusable_tokens_lower, sums.reusable_tokens_upper))
         span = f"{high:.1%}"
         if high - low >= 0.0005:
             span = f"{low:.1%} to {high:.1%} ({sums.reusable_tokens_lower:,} to {sums.reusable_tokens_upper:,} tokens)"
-        lines.append(f"Reusable   {span} in whole chunks of {result.chunk_tokens}, if everything stays resident")
+        shared = ", heads shared by sessions included" if sums.shared_tokens and len(result.sessions) > 1 else ""
+        lines.append(f"Reusable   {span} in whole chunks of {result.chunk_tokens}{shared}, if all stays resident")
     if sums.cached_tokens is not None and sums.prompt_tokens:
         lines.append(f"Measured   {sums.cached_tokens / sums.prompt_tokens:.1%} of the prompt tokens came from the "
                      "provider's cache")  # fmt: skip
@@ -112,15 +111,28 @@ def _facts(result: CheckResult) -> str:
             often = f"{sums.turns_between_breaks:g} turns" if sums.turns_between_breaks > 1 else "turn"
             every = f"; a break every {often}"
         lines.append(f"Cost       {sums.amortised_tokens_per_turn:,.0f} tokens{seconds} per turn, "
-                     f"{sums.chunks_lost:,} whole chunks lost{every}")  # fmt: skip
+                     f"{_many(sums.chunks_lost, 'whole chunk')} lost{every}")  # fmt: skip
     if sums.isolation_tokens:
         size = f", {human_bytes(sums.isolation_bytes_rank)} per rank" if sums.isolation_bytes_rank is not None else ""
         tokens = human_count(sums.isolation_tokens)
         lines.append(f"Isolation  salts and adapters keep {tokens} tokens of the same text apart{size}")
     if sums.side_calls:
-        lines.append(f"Beside     {sums.side_calls:,} calls beside their conversation, "
+        lines.append(f"Beside     {_many(sums.side_calls, 'call')} beside their conversation, "
                      f"{human_count(sums.side_tokens)} prompt tokens, {_reused(sums.side_stable_tokens)}")  # fmt: skip
-    return "\n".join(lines)
+    return "\n".join(_wrapped(line, width, hanging=" " * 11) for line in lines)
+
+
+def counted_how(result: CheckResult) -> str:
+    """Whose token counts these are, in words."""
+    counted, requests = result.counted_requests, result.summary.requests
+    ours = f"tokens of {result.tokenizer}" if result.exact_tokens else "approximate tokens"
+    if requests and counted >= requests:
+        return "as counted in the log"
+    return f"as counted in the log for {counted:,} requests, {ours} for the others" if counted else ours
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _reused(tokens: int) -> str:
@@ -132,13 +144,12 @@ def _cause(number: int, cause: CauseTotal, result: CheckResult, width: int) -> s
     title = (
         f"{number}. {cause.cause}: {cause.kinds[0]}" if cause.kinds and cause.kinds[0] else f"{number}. {cause.cause}"
     )
-    more = f" (and {len(cause.kinds) - 1} more kinds)" if len(cause.kinds) > 1 else ""
+    more = f" (and {_many(len(cause.kinds) - 1, 'more kind')})" if len(cause.kinds) > 1 else ""
     times = "once" if cause.breaks == 1 else f"{cause.breaks:,} times"
-    sessions = f"{cause.sessions:,} session{'s' if cause.sessions != 1 else ''}"
     lines = [
         f"{title}{more}",
-        f"{_INDENT}{times} in {sessions}: {human_count(cause.lost_tokens)} tokens lost "
-        f"({cause.lost_tokens / total if total else 0:.1%} of all), {cause.chunks_lost:,} whole chunks",
+        f"{_INDENT}{times} in {_many(cause.sessions, 'session')}: {human_count(cause.lost_tokens)} tokens lost "
+        f"({cause.lost_tokens / total if total else 0:.1%} of all), {_many(cause.chunks_lost, 'whole chunk')}",
         _wrapped(f"{'at' if cause.breaks == 1 else 'worst at'} {place(cause.worst)}", width, _INDENT),
     ]
     lines += [f"{_INDENT}{_INDENT}{label:<4}{text}" for label, text in quoted(cause.worst.where)]
@@ -251,16 +262,17 @@ def _against(result: CheckResult, width: int) -> str:
         return ""
     rows, headers = strategy_rows(comparison.rows, pays=False)
     rest = comparison.only_here + comparison.only_there
-    left_out = f", {rest:,} tasks are in one log only" if rest else ""
+    left_out = f", {_many(rest, 'task')} in one log only" if rest else ""
     return (
-        f"Against, over {comparison.tasks:,} tasks{left_out}\n{table(rows, headers)}\n"
+        f"Against, over {_many(comparison.tasks, 'task')}{left_out}\n{table(rows, headers)}\n"
         f"{_wrapped(comparison.verdict, width)}"
     )
 
 
-def _wrapped(text: str, width: int, indent: str = "") -> str:
+def _wrapped(text: str, width: int, indent: str = "", *, hanging: str | None = None) -> str:
     return textwrap.fill(
-        text, max(40, width), initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+        text, max(40, width), initial_indent=indent,
+        subsequent_indent=indent if hanging is None else hanging, break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
 

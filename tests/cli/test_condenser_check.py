@@ -219,7 +219,7 @@ def test_two_logs_of_the_same_tasks_are_compared_task_by_task(
     cheaper = min(made["rows"], key=lambda row: row["cost_tokens"])
     assert made["verdict"].startswith(f"{cheaper['name']} costs")
     assert check(steady, "--against", cut) == 0
-    assert "Against, over 1 tasks" in capsys.readouterr().out
+    assert "Against, over 1 task\n" in capsys.readouterr().out
 
 
 def test_condensers_are_compared_in_a_table(steady: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,3 +334,29 @@ def test_reports_that_ask_for_numbers_get_them(capsys: pytest.CaptureFixture[str
     assert (steps["every_turn_tokens_per_turn"], steps["turns_between_steps"]) == (119_000, 11)
     summary = json_of(CASES / "a22_analyser.jsonl", capsys, "--chunk-tokens", "16")["summary"]
     assert summary["stable_share"] > 0.7 and "upper bound" in summary["verdict"]
+
+
+def test_the_text_says_whose_token_counts_these_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.jsonl"
+    lines = [{"session": "s", "turn": n, "messages": growing(3)[n]} for n in range(3)]
+    for counted, said in ((0, "approximate tokens"), (2, "as counted in the log for 2 requests"),
+                          (3, "as counted in the log)")):  # fmt: skip
+        usage = {"usage": {"prompt_tokens": 900, "completion_tokens": 3}}
+        log.write_text("".join(json.dumps({**line, **usage} if n < counted else line) + "\n"
+                               for n, line in enumerate(lines)))  # fmt: skip
+        assert check(log) == 0
+        out = capsys.readouterr().out
+        assert said in out
+        assert all(len(line) <= 100 for line in out.splitlines())
+        assert json_of(log, capsys)["tokens"]["counted_requests"] == counted
+
+
+def test_requests_with_an_empty_prompt_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"session": "s", "prompt": text}) + "\n" for text in ("one", "", "one two")))
+    assert check(log, "--json") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["summary"]["requests"] == 2
+    assert "1 request holds neither text nor a count of cached tokens and was left out" in captured.err

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eactl.condense.check import CheckSettings, check
+from eactl.condense.remedies import remedy
 from eactl.condense.result import Turn
 from tests.condense.chats import (
     SYSTEM,
@@ -17,6 +18,7 @@ from tests.condense.chats import (
     assistant,
     exchange,
     growing,
+    request,
     session,
     system,
     tool,
@@ -439,8 +441,8 @@ def test_salted_sessions_show_what_the_shared_head_costs_and_mixed_adapters_warn
     causes = [s.turns[0].cause for s in checked.sessions]
     assert causes == ["first-call", "salt", "salt"]
     assert checked.sessions[1].turns[0].lost_tokens == checked.sessions[0].turns[0].prompt_tokens
-    for number, request in enumerate(requests):
-        request.salt, request.adapter = None, f"ad{number % 2}"
+    for number, each in enumerate(requests):
+        each.salt, each.adapter = None, f"ad{number % 2}"
     checked = check(requests, CheckSettings())
     assert [s.turns[0].cause for s in checked.sessions] == ["first-call", "adapter-switch", "first-call"]
     assert any(notice.code == "adapters-mixed" for notice in checked.notices)
@@ -475,3 +477,12 @@ def test_whole_chunks_lost_are_counted_at_the_tiers_chunk_size() -> None:
         processed = turns[1].prompt_tokens
         # Before: floor(processed / chunk) chunks and what the output filled up; nothing of them is left.
         assert turns[2].chunks_lost in (processed // chunk, processed // chunk + 1)
+
+
+def test_two_rendered_prompts_with_nothing_in_common_are_not_called_an_edit() -> None:
+    """A user simulator that logs under the agent's session: nobody edited anything."""
+    prompts = ["Hi! How can I help you today?", "I just received an order and would like to change it.", "So?"]
+    records = [{"session": "s", "turn": n, "prompt": prompt} for n, prompt in enumerate(prompts)]
+    turns = turns_of([request(record, n) for n, record in enumerate(records)])
+    assert [turn.cause for turn in turns] == ["first-call", "unknown", "unknown"]
+    assert remedy(turns[1]).startswith("If two programs write under one session id")

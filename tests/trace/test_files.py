@@ -167,4 +167,4 @@ def test_a_readme_with_an_example_line_is_no_trace(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(f"# The trace\n\nOne request per line:\n\n```json\n{line}```\n\nEnjoy.\n")
     trace = open_trace([tmp_path])
     assert len(list(trace)) == 1
-    assert trace.warnings[0].text.startswith(f"1 files in {tmp_path} are no traces: README.md")
+    assert trace.warnings[0].text.startswith(f"1 file in {tmp_path} is no trace: README.md")
