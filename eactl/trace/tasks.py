@@ -62,7 +62,11 @@ class TaskInference:
 
 
 def infer_tasks(calls: Iterable[Call]) -> Iterator[Call]:
-    """The same calls, each with a task: its own where the trace has one, else one inferred by prefix extension."""
+    """The same calls, each with a task: its own where the trace has one, else one inferred by prefix extension.
+
+    Prompts of calls with a task are not held, so where a trace mixes both kinds, a prefix that only they introduced
+    is not known as shared, and a later call may continue what load_workload counts as a task of its own.
+    """
     forest = ForestBuilder()
     inference = TaskInference(forest)
     for call in calls:
