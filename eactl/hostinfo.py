@@ -56,7 +56,7 @@ class SharedMemory:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """One NUMA node: its processors and its memory."""
+    """One NUMA node: its processors and its memory; page cache that can be dropped counts as free."""
 
     index: int
     cpus: tuple[int, ...]
@@ -196,7 +196,8 @@ def numa_nodes(root: Path = ROOT) -> tuple[NumaNode, ...]:
     for folder in sorted((root / "sys/devices/system/node").glob("node[0-9]*"), key=lambda f: int(f.name[4:])):
         memory = _meminfo(re.sub(r"(?m)^Node \d+ ", "", _read(folder / "meminfo")))
         cpus = parse_cpu_list(_read(folder / "cpulist"))
-        nodes.append(NumaNode(int(folder.name[4:]), cpus, memory.get("MemTotal", 0), memory.get("MemFree", 0)))
+        free = memory.get("MemFree", 0) + memory.get("Inactive(file)", 0)
+        nodes.append(NumaNode(int(folder.name[4:]), cpus, memory.get("MemTotal", 0), free))
     return tuple(nodes)
 
 

@@ -22,6 +22,12 @@ def plant(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+def plant_v2(root: Path, files: dict[str, str], inside: str = "/") -> Path:
+    """Write ``files`` (path below the cgroup v2 mount -> text) for a process in the group ``inside``."""
+    mount = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    return plant(root, {"proc/self/cgroup": f"0::{inside}\n", "sys/fs/cgroup/cgroup.procs": "", **mount})
+
+
 @pytest.fixture
 def big_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with 512 GiB, 400 of them free, whatever runs the test."""
@@ -29,13 +35,11 @@ def big_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_v2_limit_counts_and_droppable_page_cache_is_not_use(tmp_path: Path, big_machine: None) -> None:
-    root = plant(tmp_path, {
-        "proc/self/cgroup": "0::/\n",
-        "sys/fs/cgroup/cgroup.procs": "",
-        "sys/fs/cgroup/memory.max": f"{64 * GIB}\n",
-        "sys/fs/cgroup/memory.high": "max\n",
-        "sys/fs/cgroup/memory.current": f"{20 * GIB}\n",
-        "sys/fs/cgroup/memory.stat": f"anon {8 * GIB}\ninactive_file {12 * GIB}\n",
+    root = plant_v2(tmp_path, {
+        "memory.max": f"{64 * GIB}\n",
+        "memory.high": "max\n",
+        "memory.current": f"{20 * GIB}\n",
+        "memory.stat": f"anon {8 * GIB}\ninactive_file {12 * GIB}\n",
     })  # fmt: skip
     # 64 GiB limit, 20 in use of which 12 are clean cache: 64 - (20 - 12) = 56 left.
     assert hostinfo.available_memory_bytes(root) == 56 * GIB
@@ -44,26 +48,15 @@ def test_a_v2_limit_counts_and_droppable_page_cache_is_not_use(tmp_path: Path, b
 
 
 def test_the_tightest_of_nested_limits_decides(tmp_path: Path, big_machine: None) -> None:
-    root = plant(tmp_path, {
-        "proc/self/cgroup": "0::/pod/box\n",
-        "sys/fs/cgroup/cgroup.procs": "",
-        "sys/fs/cgroup/pod/memory.max": f"{10 * GIB}",
-        "sys/fs/cgroup/pod/memory.current": f"{7 * GIB}",
-        "sys/fs/cgroup/pod/box/memory.max": f"{8 * GIB}",
-        "sys/fs/cgroup/pod/box/memory.current": f"{1 * GIB}",
-    })  # fmt: skip
+    pod = {"pod/memory.max": f"{10 * GIB}", "pod/memory.current": f"{7 * GIB}"}
+    box = {"pod/box/memory.max": f"{8 * GIB}", "pod/box/memory.current": f"{1 * GIB}"}
+    root = plant_v2(tmp_path, pod | box, inside="/pod/box")
     # The box has 7 GiB left of its own 8, but the pod above it only 3 of 10.
     assert hostinfo.available_memory_bytes(root) == 3 * GIB
 
 
 def test_memory_high_is_a_limit_too(tmp_path: Path, big_machine: None) -> None:
-    root = plant(tmp_path, {
-        "proc/self/cgroup": "0::/",
-        "sys/fs/cgroup/cgroup.procs": "",
-        "sys/fs/cgroup/memory.max": "max",
-        "sys/fs/cgroup/memory.high": f"{5 * GIB}",
-        "sys/fs/cgroup/memory.current": "0",
-    })  # fmt: skip
+    root = plant_v2(tmp_path, {"memory.max": "max", "memory.high": f"{5 * GIB}", "memory.current": "0"})
     assert hostinfo.available_memory_bytes(root) == 5 * GIB
 
 
@@ -95,12 +88,7 @@ def test_no_limit_means_the_machine(tmp_path: Path, big_machine: None) -> None:
 
 
 def test_a_group_above_its_limit_has_nothing_left(tmp_path: Path, big_machine: None) -> None:
-    root = plant(tmp_path, {
-        "proc/self/cgroup": "0::/",
-        "sys/fs/cgroup/cgroup.procs": "",
-        "sys/fs/cgroup/memory.max": f"{1 * GIB}",
-        "sys/fs/cgroup/memory.current": f"{2 * GIB}",
-    })  # fmt: skip
+    root = plant_v2(tmp_path, {"memory.max": f"{1 * GIB}", "memory.current": f"{2 * GIB}"})
     assert hostinfo.available_memory_bytes(root) == 0
 
 
@@ -109,7 +97,8 @@ def test_huge_pages_and_numa_nodes_are_read_in_bytes(tmp_path: Path) -> None:
         "proc/meminfo": "HugePages_Total:      16\nHugePages_Free:       4\nHugepagesize:       2048 kB\n",
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
         "sys/devices/system/node/node1/cpulist": "4-7,12\n",
-        "sys/devices/system/node/node1/meminfo": "Node 1 MemTotal:  1024 kB\nNode 1 MemFree:   512 kB\n",
+        "sys/devices/system/node/node1/meminfo":
+            "Node 1 MemTotal:  1024 kB\nNode 1 MemFree:   512 kB\nNode 1 Inactive(file):   64 kB\n",
         "sys/devices/system/node/node0/cpulist": "0-3\n",
         "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal:  2048 kB\nNode 0 MemFree:   1 kB\n",
         "sys/devices/system/node/node10/cpulist": "\n",
@@ -119,7 +108,7 @@ def test_huge_pages_and_numa_nodes_are_read_in_bytes(tmp_path: Path) -> None:
     assert (pages.size_bytes, pages.total, pages.free, pages.transparent) == (2 * MIB, 16, 4, "madvise")
     assert [node.index for node in hostinfo.numa_nodes(root)] == [0, 1, 10]
     assert hostinfo.numa_nodes(root)[1].cpus == (4, 5, 6, 7, 12)
-    assert hostinfo.numa_nodes(root)[1].free_bytes == 512 * 1024
+    assert hostinfo.numa_nodes(root)[1].free_bytes == (512 + 64) * 1024  # page cache that can be dropped is free
 
 
 def test_offload_buffers_left_by_a_killed_server_are_named(tmp_path: Path) -> None:

@@ -45,8 +45,13 @@ _TABLE = (
 
 
 def find_gpu(device_name: str) -> GpuDatasheet | None:
-    """The datasheet of a device as the driver names it (``NVIDIA H100 80GB HBM3``), None when it is not listed."""
+    """The datasheet of a device as the driver names it (``NVIDIA H100 80GB HBM3``), None when it is not listed.
+
+    A MIG slice has none: it computes with a part of the GPU and shares the link.
+    """
     words = re.sub(r"[^A-Z0-9]+", " ", device_name.upper()).split()
+    if "MIG" in words:
+        return None
     text = f" {' '.join(words)} "
     matches = [gpu for gpu in _TABLE if f" {gpu.name.upper()} " in text]
     return max(matches, key=lambda gpu: len(gpu.name), default=None)

@@ -14,7 +14,7 @@ from eactl_probes.sampling import Budget, Effort, Samples, sample
 if TYPE_CHECKING:
     import torch
 
-_SIDES = {"cuda": (2048, 4096, 8192), "cpu": (1024, 2048)}
+_SIDES = {"cuda": (2048, 4096, 8192), "cpu": (512, 1024, 2048)}
 
 
 def time_work(device: str, work: Callable[[], object]) -> float:
@@ -47,13 +47,19 @@ class MatrixRate:
 def measure_matrix_rate(
     device: str, dtype: torch.dtype, seconds: float, progress: Callable[[str], None] = ignore_progress
 ) -> MatrixRate:
-    """Multiply square matrices of several sizes; the fastest size is what this device can do (2·n³ FLOP each)."""
+    """Multiply square matrices of several sizes; the fastest size is what this device can do (2·n³ FLOP each).
+
+    After the first size, one whose few samples would not fit into ``seconds`` is left out.
+    """
     import torch
 
     budget = Budget(seconds)
     best: MatrixRate | None = None
     sides = _SIDES[device]
     for position, side in enumerate(sides):
+        # Two warm-ups and five samples, of work that grows with the side's third power.
+        if best is not None and 7 * best.samples.median_s * (side / best.side) ** 3 > budget.left_s:
+            break
         progress(f"matrix product of {side} x {side}")
         left = random_tensor((side, side), dtype, device)
         right = random_tensor((side, side), dtype, device)

@@ -31,6 +31,7 @@ class GpuFacts:
     mig: bool | None
     nvlink_c2c: bool | None
     other_processes: int | None
+    memory_numa_node: int | None = None  # of the GPU's own memory, where the kernel lists it as a node
 
 
 class Nvml:
@@ -38,10 +39,13 @@ class Nvml:
 
     def __init__(self, module: Any) -> None:
         self._nvml = module
+        # AttributeError: a binding older than the question. The mismatch (no NVMLError): a driver older than it.
+        mismatch = getattr(module, "NVMLLibraryMismatchError", module.NVMLError)
+        self._unanswered = (module.NVMLError, mismatch, AttributeError)
 
     def driver_version(self) -> str | None:
         """The driver's version."""
-        return self._ask(lambda: str(self._nvml.nvmlSystemGetDriverVersion()))
+        return self._ask(lambda: _text(self._nvml.nvmlSystemGetDriverVersion()))
 
     def gpus(self) -> tuple[GpuFacts, ...]:
         """All GPUs of the machine that this process may see through NVML, in NVML's order."""
@@ -99,6 +103,7 @@ class Nvml:
             mig=mig,
             nvlink_c2c=self._ask(lambda: bool(nvml.nvmlDeviceGetC2cModeInfoV1(board).isC2cEnabled)),
             other_processes=self._ask(lambda: self._others(handle)),
+            memory_numa_node=self._ask(lambda: int(nvml.nvmlDeviceGetNumaNodeId(board))),
         )
 
     def _link(self, handle: Any) -> LinkState | None:
@@ -117,7 +122,7 @@ class Nvml:
         """The answer, None when this driver or GPU does not support the question."""
         try:
             return question()
-        except (self._nvml.NVMLError, AttributeError):  # AttributeError: a binding older than the question
+        except self._unanswered:
             return None
 
 
@@ -132,7 +137,9 @@ def gpus_of_torch(nvml: Nvml | None, notices: Notices) -> Iterator[GpuFacts]:
         facts = nvml.by_uuid(uuid, index) if nvml and uuid else None
         if facts is None:
             total = int(properties.total_memory)
-            facts = GpuFacts(index, properties.name, uuid, None, total, None, None, None, None, None, None, None)
+            pci = pci_address(properties)
+            node = hostinfo.pci_numa_node(pci) if pci else None
+            facts = GpuFacts(index, properties.name, uuid, pci, total, None, None, None, node, None, None, None)
         earlier = before.get(facts.uuid)
         facts = replace(facts, other_processes=earlier.other_processes if earlier else None)
         if facts.other_processes:
@@ -140,7 +147,8 @@ def gpus_of_torch(nvml: Nvml | None, notices: Notices) -> Iterator[GpuFacts]:
                 "gpu-busy", f"{facts.other_processes} other process(es) on GPU {index}: rates may be too low",
                 "stop them, or read the result as the rate under their load",
             )  # fmt: skip
-        if facts.uuid.startswith("MIG-"):
+        # A GPU in MIG mode computes only through its slices, whether torch names the slice or the board.
+        if facts.mig or facts.uuid.startswith("MIG-"):
             notices.add(
                 "mig-slice", f"GPU {index} is a MIG slice: it shares the host link with the other slices",
                 "measure with the neighbours as busy as in production",
@@ -175,6 +183,16 @@ def nvml_session(notices: Notices, *, expected: bool) -> Iterator[Nvml | None]:
         yield Nvml(pynvml)
     finally:
         pynvml.nvmlShutdown()
+
+
+def pci_address(properties: Any) -> str | None:
+    """``0000:17:00.0`` from what torch knows of a device, None where its version does not say."""
+    names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
+    parts = [getattr(properties, name, None) for name in names]
+    if not all(isinstance(part, int) for part in parts):
+        return None
+    domain, bus, device = parts
+    return f"{domain:04x}:{bus:02x}:{device:02x}.0"
 
 
 def _text(value: str | bytes) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from eactl import hostinfo
-from eactl.errors import UsageError
+from eactl.errors import CannotRunHereError, UsageError
 from eactl.model.link import LinkState
 from eactl.units import GIB, KIB, MIB, human_bytes
 from eactl_probes.copying import Copier, CpuCopier, CudaCopier, observed_node, time_copies
@@ -18,19 +18,22 @@ from eactl_probes.h2d_series import (
     Buffers,
     Direction,
     Pattern,
+    RankRate,
     Series,
+    SeriesPoint,
     measure_pattern,
     measure_series,
     measure_together,
-    timer_overhead_s,
+    time_nothing,
 )
 from eactl_probes.notices import Notices, ignore_progress
-from eactl_probes.sampling import Budget, Effort
-from eactl_probes.torch_env import choose_device, environment
+from eactl_probes.sampling import Budget, Effort, Samples
+from eactl_probes.torch_env import choose_device, device_faults, environment
 
 SIZES = (64 * KIB, 256 * KIB, 1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1 * GIB)
 QUICK_SIZES = SIZES[:-2]
 _NUMA_SIZES = (16 * MIB, 64 * MIB, 256 * MIB)
+_TOGETHER_BYTES = 256 * MIB
 
 Numa = Literal["local", "all", "off"]
 
@@ -70,6 +73,7 @@ class NumaRate:
     node: int
     observed_node: int | None
     bytes_per_s: float
+    points: tuple[SeriesPoint, ...] = ()
 
 
 @dataclass
@@ -79,11 +83,11 @@ class H2dFindings:
     device: str = "cpu"
     series: list[Series] = field(default_factory=list)
     patterns: list[Pattern] = field(default_factory=list)
-    together: list[float] = field(default_factory=list)
+    together: list[RankRate] = field(default_factory=list)
     numa_rates: list[NumaRate] = field(default_factory=list)
     gpus: list[GpuFacts] = field(default_factory=list)
     links: dict[int, LinkState] = field(default_factory=dict)
-    timer_overhead_s: float | None = None
+    timer: Samples | None = None  # what the timing itself reports for no copy at all
     environment: dict[str, object] = field(default_factory=dict)
     notices: Notices = field(default_factory=Notices)
 
@@ -106,7 +110,7 @@ def measure_h2d(
         if on_gpu:
             findings.gpus.extend(gpus_of_torch(nvml, findings.notices))
         findings.environment |= environment(findings.device)
-        with _one_thread_per_rank(findings.device):
+        with _one_thread_per_rank(findings.device), device_faults("probe h2d"):
             _Run(settings, findings, nvml, progress).all()
 
 
@@ -139,7 +143,7 @@ class _Run:
 
     def all(self) -> None:
         """Measure everything the settings ask for, within the budget."""
-        self.findings.timer_overhead_s = timer_overhead_s(self.copiers[0])
+        self.findings.timer = time_nothing(self.copiers[0])
         for position, copier in enumerate(self.copiers):
             last = len(self.copiers) + 1  # one share is kept for all ranks at once
             self._one_device(copier, Budget(self.budget.share(last - position)), thorough=position == 0)
@@ -223,20 +227,30 @@ class _Run:
 
     def _nodes(self, copier: Copier) -> None:
         """The host-to-device rate from every node that has memory, the wrong ones too."""
-        nodes = [node for node in hostinfo.numa_nodes() if node.total_bytes > 0]
+        # A GPU with coherent memory (GH200) lists that memory as a node of its own: it is not host memory.
+        on_gpus = {gpu.memory_numa_node for gpu in self.findings.gpus}
+        nodes = [node for node in hostinfo.numa_nodes() if node.total_bytes > 0 and node.index not in on_gpus]
         if len(nodes) < 2:
             self.notices.add("one-numa-node", "this machine has one NUMA node: there is no wrong one", "nothing to do")
         for node in nodes:
             placement = replace(self._placement(copier), node=node.index)
             series = Series(copier.index, "h2d", "pinned" if placement.pinned else "pageable", node.index)
-            with buffers(copier, max(_NUMA_SIZES), placement, self.notices) as pair:
-                where = observed_node(pair.host)
-                sizes = [size for size in _NUMA_SIZES if size <= pair.host.numel()]
-                for _ in measure_series(copier, pair, series, sizes, Effort(0.2, least=3, most=20)):
-                    self.progress(f"NUMA node {node.index}")
-            bandwidth = series.bandwidth
-            if bandwidth is not None:
-                self.findings.numa_rates.append(NumaRate(copier.index, node.index, where, bandwidth.value))
+            try:
+                with buffers(copier, max(_NUMA_SIZES), placement, self.notices) as pair:
+                    where = observed_node(pair.host)
+                    sizes = [size for size in _NUMA_SIZES if size <= pair.host.numel()]
+                    for _ in measure_series(copier, pair, series, sizes, Effort(0.2, least=3, most=20)):
+                        self.progress(f"NUMA node {node.index}")
+            except CannotRunHereError as error:  # one full node is no reason to lose the others
+                self.notices.add(
+                    "numa-node-skipped", f"NUMA node {node.index} was not measured: {error.what}",
+                    "free memory on it (eactl probe host)",
+                )  # fmt: skip
+                continue
+            if (rate := series.bandwidth) is not None:
+                self.findings.numa_rates.append(
+                    NumaRate(copier.index, node.index, where, rate.value, tuple(series.points))
+                )
 
     def _together(self) -> None:
         """All ranks at once, as they restore in production: on one link or socket they share, the slowest counts."""
@@ -249,7 +263,7 @@ class _Run:
             return
         self.progress(f"{len(copiers)} ranks at once")
         placements = [self._placement(copier) for copier in copiers]
-        with buffers_for_all(copiers, 256 * MIB, placements, self.notices) as pairs:
+        with buffers_for_all(copiers, _TOGETHER_BYTES, placements, self.notices) as pairs:
             seconds = min(2.0, max(0.3, self.budget.left_s / 3))
             self.findings.together = measure_together(copiers, pairs, seconds)
 

@@ -36,7 +36,7 @@ def buffers(copier: Copier, wanted_bytes: int, placement: Placement, notices: No
 
     Raises CannotRunHereError when not even 16 MiB can be had.
     """
-    size = _fitting(copier, wanted_bytes)
+    size = _fitting(copier, wanted_bytes, placement.node)
     while True:
         try:
             host = _host_buffer(copier, size, placement, notices)
@@ -90,9 +90,11 @@ def _host_buffer(copier: Copier, size: int, placement: Placement, notices: Notic
         return copier.host_buffer(size, pinned=placement.pinned, node=None)
 
 
-def _fitting(copier: Copier, wanted: int) -> int:
-    """The largest half, quarter … of ``wanted`` that leaves half of the free memory alone."""
+def _fitting(copier: Copier, wanted: int, node: int | None) -> int:
+    """The largest half, quarter … of ``wanted`` that leaves half of the free memory alone, on ``node`` if given."""
     room = hostinfo.available_memory_bytes() // 2
+    # A process that is bound to a full node is killed, however much the others have.
+    room = min([room, *(place.free_bytes // 2 for place in hostinfo.numa_nodes() if place.index == node)])
     if isinstance(copier, CpuCopier):
         room //= 2  # both ends of the copy are in main memory
     elif copier.index is not None:

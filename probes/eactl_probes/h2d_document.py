@@ -12,7 +12,7 @@ from eactl.model.obr import Figure
 from eactl.units import GIB
 from eactl_probes.gpu import GpuFacts
 from eactl_probes.h2d import H2dFindings
-from eactl_probes.h2d_series import Direction, Series
+from eactl_probes.h2d_series import Direction, RankRate, Series
 from eactl_probes.notices import Notices
 from eactl_probes.sampling import POOR_FIT
 
@@ -35,12 +35,12 @@ def restore_rate(findings: H2dFindings) -> RestoreRate | None:
     bandwidth, overhead = (main.bandwidth, main.overhead) if main else (None, None)
     if main is None or bandwidth is None or overhead is None:
         return None
-    candidates = [(bandwidth.value, f"{_device_label(main.gpu)} alone")]
-    if findings.together:
-        candidates.append((min(findings.together), f"the slowest of {len(findings.together)} ranks at once"))
-    candidates.extend((p.bytes_per_s, f"the tier's {p.name}") for p in findings.patterns if p.name == "chunks")
-    slowest, reason = min(candidates)
-    return RestoreRate(bandwidth.scaled(slowest / bandwidth.value), overhead, reason)
+    candidates = [(bandwidth, f"{_device_label(main.gpu)} alone")]
+    ranks = findings.together
+    candidates.extend((rank.bandwidth, f"the slowest of {len(ranks)} ranks at once") for rank in ranks)
+    candidates.extend((p.bandwidth, f"the tier's {p.name}") for p in findings.patterns if p.name == "chunks")
+    slowest, reason = min(candidates, key=lambda candidate: candidate[0].value)
+    return RestoreRate(slowest, overhead, reason)
 
 
 def h2d_fields(findings: H2dFindings, status: str) -> dict[str, Any]:
@@ -50,6 +50,7 @@ def h2d_fields(findings: H2dFindings, status: str) -> dict[str, Any]:
     bandwidth = main.bandwidth if main else None
     overhead = main.overhead if main else None
     rate = restore_rate(findings)
+    together = [_gib_s(rank.bandwidth.value) for rank in findings.together]
     if bandwidth is None:
         notices.add("no-bandwidth", "fewer than two sizes were measured: no bandwidth", "run the probe to its end")
     if not findings.together:
@@ -71,9 +72,11 @@ def h2d_fields(findings: H2dFindings, status: str) -> dict[str, Any]:
         "worst_residual": fit.worst_residual if main and (fit := main.fit()) else None,
         "d2h_gib_s": _gib_s(back.bandwidth.value) if back and back.bandwidth else None,
         "pageable_gib_s": _pageable(findings),
-        "concurrent_gib_s": _gib_s(min(findings.together)) if findings.together else None,
-        "concurrent_ranks_gib_s": [_gib_s(rank) for rank in findings.together],
+        "concurrent_gib_s": min(together) if together else None,
+        "concurrent_ranks_gib_s": together,
+        "concurrent": [_rank(rank) for rank in findings.together],
         "restore_gib_s": _gib_s(rate.bandwidth.value) if rate else None,
+        "restore_band_gib_s": [_gib_s(rate.bandwidth.low), _gib_s(rate.bandwidth.high)] if rate else None,
         "restore_limited_by": rate.limited_by if rate else None,
         "patterns": _patterns(findings),
         "numa_node": main.numa_node if main else None,
@@ -81,7 +84,8 @@ def h2d_fields(findings: H2dFindings, status: str) -> dict[str, Any]:
         "link": _link(findings, main, notices),
         "gpus": [_gpu(facts, findings.links.get(facts.index)) for facts in findings.gpus],
         "verified": all(series.verified for series in findings.series) if findings.series else None,
-        "timer_overhead_us": None if findings.timer_overhead_s is None else findings.timer_overhead_s * 1e6,
+        "timer_overhead_us": findings.timer.median_s * 1e6 if findings.timer else None,
+        "timer_samples_s": list(findings.timer.seconds) if findings.timer else [],
         "series": [_series(series) for series in findings.series],
         "environment": dict(findings.environment),
         "warnings": notices.entries,
@@ -149,6 +153,11 @@ def _patterns(findings: H2dFindings) -> list[dict[str, Any]]:
     ]
 
 
+def _rank(rank: RankRate) -> dict[str, Any]:
+    rate = _gib_s(rank.bandwidth.value)
+    return {"gpu": rank.gpu, "bytes": rank.copied_bytes, "gib_s": rate, "samples_s": list(rank.samples.seconds)}
+
+
 def _numa(findings: H2dFindings, notices: Notices) -> dict[str, Any] | None:
     if not findings.numa_rates:
         return None
@@ -164,7 +173,14 @@ def _numa(findings: H2dFindings, notices: Notices) -> dict[str, Any] | None:
                 "numa-elsewhere", f"memory asked for on node {rate.node} was placed on node {rate.observed_node}",
                 "check free memory per node (eactl probe host)",
             )  # fmt: skip
-    rates_out = [{**asdict(rate), "gib_s": _gib_s(rate.bytes_per_s)} for rate in findings.numa_rates]
+    rates_out = [
+        {
+            "gpu": rate.gpu, "node": rate.node, "observed_node": rate.observed_node, "bytes_per_s": rate.bytes_per_s,
+            "gib_s": _gib_s(rate.bytes_per_s),
+            "points": [{"bytes": p.size_bytes, "samples_s": list(p.samples.seconds)} for p in rate.points],
+        }
+        for rate in findings.numa_rates
+    ]  # fmt: skip
     return {"rates": rates_out, "verdicts": verdicts}
 
 
@@ -177,10 +193,10 @@ def _link(findings: H2dFindings, main: Series | None, notices: Notices) -> dict[
         return None
     busy = findings.links.get(facts.index)
     for gpu in findings.gpus:
-        ok, text = link_text(findings.links.get(gpu.index), gpu.link_max, gpu.link)
-        if ok is False and not gpu.nvlink_c2c:
+        ok, text = _link_of(gpu, findings.links.get(gpu.index))
+        if ok is False:
             notices.add("link-downgrade", f"GPU {gpu.index}: {text}", "compare with nvidia-smi -q -d PCIE under load")
-        elif ok is None and gpu.link_max is not None:
+        elif ok is None and gpu.link_max is not None and not gpu.nvlink_c2c:
             notices.add("link-idle", f"GPU {gpu.index}: {text}", "run the probe again")
     kind = "NVLink-C2C" if facts.nvlink_c2c else "PCIe"
     return {"kind": kind, **_state(busy, ""), **_state(facts.link_max, "max_"), **_state(facts.link, "idle_")}
@@ -191,8 +207,14 @@ def _state(state: LinkState | None, prefix: str) -> dict[str, int | None]:
 
 
 def _gpu(facts: GpuFacts, busy: LinkState | None) -> dict[str, Any]:
-    ok, text = link_text(busy, facts.link_max, facts.link)
+    ok, text = _link_of(facts, busy)
     return {**asdict(facts), "link_busy": asdict(busy) if busy else None, "link_ok": ok, "link_text": text}
+
+
+def _link_of(facts: GpuFacts, busy: LinkState | None) -> tuple[bool | None, str]:
+    if facts.nvlink_c2c:
+        return None, "NVLink-C2C to the host, which PCIe generation and width do not describe"
+    return link_text(busy, facts.link_max, facts.link)
 
 
 def _pageable(findings: H2dFindings) -> float | None:
@@ -222,8 +244,8 @@ def _note_outliers(findings: H2dFindings, notices: Notices) -> None:
                 "look at the residuals, and measure again on a quiet machine",
             )
     h2d = [s for s in findings.series if s.direction == "h2d" and s.memory == "pinned" and s.bandwidth]
-    for label, rates in (("alone", [s.bandwidth.value for s in h2d if s.bandwidth]), ("at once", findings.together)):
-        _note_lagging(label, rates, notices)
+    _note_lagging("alone", [s.bandwidth.value for s in h2d if s.bandwidth], notices)
+    _note_lagging("at once", [rank.bandwidth.value for rank in findings.together], notices)
 
 
 def _note_lagging(label: str, rates: Sequence[float], notices: Notices) -> None:

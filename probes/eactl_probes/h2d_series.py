@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 from eactl.model.obr import Figure
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 Direction = Literal["h2d", "d2h"]
+
+_ROUNDS = 5  # in which all ranks copy at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,13 @@ class Pattern:
     @property
     def bytes_per_s(self) -> float:
         """Rate over the whole restore, launches between the pieces included."""
-        return self.piece_bytes * self.pieces / self.samples.median_s
+        return self.bandwidth.value
+
+    @property
+    def bandwidth(self) -> Figure:
+        """The same with the band of its samples."""
+        total, samples = self.piece_bytes * self.pieces, self.samples
+        return Figure(total / samples.median_s, total / samples.high_s, total / samples.low_s, "measured")
 
 
 def measure_pattern(
@@ -152,29 +159,48 @@ def measure_pattern(
     return Pattern(name, copier.index, piece, len(pairs), samples)
 
 
-def measure_together(copiers: Sequence[Copier], buffers: Sequence[Buffers], seconds: float) -> list[float]:
-    """Bytes/s of every rank while all copy host to device at once.
+@dataclass(frozen=True, slots=True)
+class RankRate:
+    """What one rank copied in each round in which all copied at once: as many bytes each time, and their seconds."""
 
-    A first round of equal work finds the rates; in the second each rank gets work for the same time, so that none
-    finishes early and leaves the others the link.
+    gpu: int | None
+    copied_bytes: int
+    samples: Samples
+
+    @property
+    def bandwidth(self) -> Figure:
+        """Bytes/s of the median round, and the band of all."""
+        total, samples = self.copied_bytes, self.samples
+        return Figure(total / samples.median_s, total / samples.high_s, total / samples.low_s, "measured")
+
+
+def measure_together(copiers: Sequence[Copier], buffers: Sequence[Buffers], seconds: float) -> list[RankRate]:
+    """The rate of every rank while all copy host to device at once.
+
+    A first round of equal work finds the rates; in those that count each rank gets work for the same time, so that
+    none finishes early and leaves the others the link.
     """
     size = min(64 << 20, *(pair.host.numel() for pair in buffers))
-    rates = _together(copiers, buffers, size, [2] * len(copiers))
+    first = _together(copiers, buffers, size, [2] * len(copiers))
     # Each round's copies are bounded, as all of them are queued before the first is waited for.
-    rounds = [max(2, min(256, round(seconds / 3 * rate / size))) for rate in rates]
-    taken = [_together(copiers, buffers, size, rounds) for _ in range(3)]
-    return [median(rank) for rank in zip(*taken, strict=True)]
+    copies = [max(2, min(256, round(2 * seconds / _ROUNDS / took))) for took in first]
+    rounds = [_together(copiers, buffers, size, copies) for _ in range(_ROUNDS)]
+    return [
+        RankRate(copier.index, count * size, Samples(times))
+        for copier, count, times in zip(copiers, copies, zip(*rounds, strict=True), strict=True)
+    ]
 
 
-def _together(copiers: Sequence[Copier], buffers: Sequence[Buffers], size: int, rounds: Sequence[int]) -> list[float]:
+def _together(copiers: Sequence[Copier], buffers: Sequence[Buffers], size: int, copies: Sequence[int]) -> list[float]:
+    """Seconds that each rank took for its number of copies."""
     waits = []
-    for copier, pair, count in zip(copiers, buffers, rounds, strict=True):
+    for copier, pair, count in zip(copiers, buffers, copies, strict=True):
         slots = _slots(pair.host.numel(), size)
         offsets = [next(slots) for _ in range(count)]
         waits.append(copier.start([(pair.device[at : at + size], pair.host[at : at + size]) for at in offsets]))
-    return [count * size / wait() for count, wait in zip(rounds, waits, strict=True)]
+    return [wait() for wait in waits]
 
 
-def timer_overhead_s(copier: Copier) -> float:
+def time_nothing(copier: Copier) -> Samples:
     """Seconds that the timing itself reports for no copy at all: what the overhead of a copy contains of it."""
-    return median(time_copies(copier, []) for _ in range(20))
+    return Samples(tuple(time_copies(copier, []) for _ in range(20)))

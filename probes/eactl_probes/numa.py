@@ -13,6 +13,9 @@ _CALLS = {"x86_64": (238, 239), "aarch64": (237, 236)}  # set_mempolicy, get_mem
 _DEFAULT, _BIND = 0, 2
 _NODE_OF_ADDRESS = 1 | 2  # MPOL_F_NODE | MPOL_F_ADDR
 _MAX_NODES = 1024
+_WORD_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
+_NodeMask = ctypes.c_ulong * (_MAX_NODES // _WORD_BITS)
+_MASK_BITS = ctypes.c_ulong(_MAX_NODES)
 
 
 class NumaError(OSError):
@@ -23,19 +26,23 @@ class NumaError(OSError):
 def allocating_on(node: int | None) -> Iterator[None]:
     """Pages first touched by this thread inside the block land on ``node``; no change for None.
 
-    Raises NumaError when the kernel does not allow it.
+    The policy that held before, for example numactl's, holds again afterwards. Raises NumaError when the kernel does
+    not allow it.
     """
     if node is None:
         yield
         return
-    words = (ctypes.c_ulong * (_MAX_NODES // (8 * ctypes.sizeof(ctypes.c_ulong))))()
-    bits = 8 * ctypes.sizeof(ctypes.c_ulong)
-    words[node // bits] = 1 << (node % bits)
-    _call(0, _BIND, ctypes.byref(words), ctypes.c_ulong(_MAX_NODES))
+    mode, before = ctypes.c_int(_DEFAULT), _NodeMask()
+    _call(1, ctypes.byref(mode), ctypes.byref(before), _MASK_BITS, None, ctypes.c_ulong(0))
+    wanted = _NodeMask()
+    wanted[node // _WORD_BITS] = 1 << (node % _WORD_BITS)
+    _call(0, _BIND, ctypes.byref(wanted), _MASK_BITS)
     try:
         yield
     finally:
-        _call(0, _DEFAULT, None, ctypes.c_ulong(0))
+        # A mask is refused with the default policy and an empty one with any other.
+        mask = ctypes.byref(before) if any(before) else None
+        _call(0, mode.value, mask, _MASK_BITS if mask else ctypes.c_ulong(0))
 
 
 def node_of(address: int) -> int | None:

@@ -13,13 +13,15 @@ from eactl.model.decoder import Decoder
 from eactl.model.obr import ASSUMED_ZERO, Figure
 from eactl.units import human_bytes
 from eactl_probes.arithmetic import MatrixRate, measure_matrix_rate, random_tensor, time_work
+from eactl_probes.gpu import gpus_of_torch, nvml_session
 from eactl_probes.notices import Notices, ignore_progress
 from eactl_probes.sampling import Budget, Effort, PrefillFit, Samples, fit_prefill, sample
-from eactl_probes.torch_env import choose_device, environment, preferred_dtype
+from eactl_probes.torch_env import choose_device, device_faults, environment, preferred_dtype
 
 METHODS = ("bound", "layers", "server")
-LENGTHS = {"cuda": (512, 2048, 8192, 32768), "cpu": (128, 512, 2048)}
-QUICK_LENGTHS = {"cuda": (512, 2048, 8192), "cpu": (64, 256, 512)}
+# Four at least: three terms through three lengths leave no residual that could speak against them.
+LENGTHS = {"cuda": (512, 2048, 8192, 32768), "cpu": (128, 512, 1024, 2048)}
+QUICK_LENGTHS = {"cuda": (512, 2048, 4096, 8192), "cpu": (64, 128, 256, 512)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,10 @@ def measure_bound(
 ) -> None:
     """Measure the matrix rate of this device and derive the bound. Raises CannotRunHereError without torch."""
     findings.device = choose_device(device, findings.notices, "probe prefill")
-    findings.environment |= environment(findings.device)
-    rate = measure_matrix_rate(findings.device, preferred_dtype(findings.device), seconds, progress)
+    _note_neighbours(findings)
+    with device_faults("probe prefill"):
+        findings.environment |= environment(findings.device)
+        rate = measure_matrix_rate(findings.device, preferred_dtype(findings.device), seconds, progress)
     findings.matrix_rate = rate
     findings.bound = bound_figures(active_parameters, rate.flop_per_s, tp, decoder, "bound")
 
@@ -116,12 +120,28 @@ def measure_layers(
 
     Raises CannotRunHereError without torch, the device, or memory for the weights of one layer.
     """
-    findings.device = kind = choose_device(device, findings.notices, "probe prefill")
-    findings.environment |= environment(kind)
+    findings.device = choose_device(device, findings.notices, "probe prefill")
+    _note_neighbours(findings)
+    with device_faults("probe prefill"):
+        _time_layers(findings, findings.device, decoder, tp, lengths, seconds, quick=quick, progress=progress)
+
+
+def _time_layers(
+    findings: PrefillFindings,
+    kind: str,
+    decoder: Decoder,
+    tp: int,
+    lengths: tuple[int, ...] | None,
+    seconds: float,
+    *,
+    quick: bool,
+    progress: Callable[[str], None],
+) -> None:
     import torch
 
     from eactl_probes.layers import build_blocks, weight_elements
 
+    findings.environment |= environment(kind)
     rank, dtype = decoder.on_rank(tp), preferred_dtype(kind)
     findings.details |= {
         "dtype": str(dtype).removeprefix("torch."),
@@ -131,6 +151,8 @@ def measure_layers(
     _check_memory(kind, weight_elements(rank) * dtype.itemsize)
     wanted = lengths or (QUICK_LENGTHS if quick else LENGTHS)[kind]
     budget = Budget(seconds)
+    # First, as it also brings the clocks up, and as FLOP per host byte needs it however long the layers take.
+    findings.matrix_rate = measure_matrix_rate(kind, dtype, min(1.0, seconds / 10), progress)
     progress("building one layer")
     with torch.inference_mode():
         blocks = build_blocks(rank, dtype, kind)
@@ -149,19 +171,31 @@ def measure_layers(
 
             warm_ups = 1 if quick else 3
             effort = Effort(budget.share(len(wanted) - position), least=3, most=30, warm_ups=warm_ups)
-            findings.points.append(PrefillPoint(tokens, _sample_or_refuse(measure, effort, tokens)))
-    if budget.left_s > 0:
-        findings.matrix_rate = measure_matrix_rate(kind, dtype, min(1.0, budget.left_s), progress)
+            try:
+                findings.points.append(PrefillPoint(tokens, sample(measure, effort)))
+            except RuntimeError as error:  # torch's OutOfMemoryError is one
+                reason = str(error).splitlines()[0]
+                if not findings.points:
+                    raise CannotRunHereError(
+                        f"one layer at {tokens} tokens does not run here ({reason})", where="--method layers",
+                        hint="use shorter --tokens, a higher --tp, or --method bound",
+                    ) from error  # fmt: skip
+                findings.notices.add(
+                    "lengths-reduced", f"prompts of {tokens} tokens and longer were left out ({reason})",
+                    "free memory on the device, or use the --tp that the model is served with",
+                )  # fmt: skip
+                break
 
 
-def _sample_or_refuse(measure: Callable[[], float], effort: Effort, tokens: int) -> Samples:
-    try:
-        return sample(measure, effort)
-    except RuntimeError as error:  # torch's OutOfMemoryError is one
-        raise CannotRunHereError(
-            f"one layer at {tokens} tokens does not run here ({str(error).splitlines()[0]})", where="--method layers",
-            hint="use shorter --tokens, a higher --tp, or --method bound",
-        ) from error  # fmt: skip
+def _note_neighbours(findings: PrefillFindings) -> None:
+    """Warn of other processes and MIG, unless copies were timed before: then it was said, and we are on the GPU too."""
+    if findings.device != "cuda":
+        return
+    import torch
+
+    if not torch.cuda.is_initialized():
+        with nvml_session(findings.notices, expected=True) as nvml:
+            list(gpus_of_torch(nvml, findings.notices))
 
 
 def _too_long(findings: PrefillFindings, tokens: int, left_s: float) -> bool:

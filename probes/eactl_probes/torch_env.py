@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from eactl import hostinfo
@@ -68,6 +70,19 @@ def _why_no_cuda(torch: Any) -> str:
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return "this torch is a CPU build"
     return "torch finds no usable device: check nvidia-smi and CUDA_VISIBLE_DEVICES"
+
+
+@contextmanager
+def device_faults(what: str) -> Iterator[None]:
+    """Make torch's errors (a GPU that is taken, lost or full) CannotRunHereErrors, so that what was found is kept."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CannotRunHereError(
+            f"{what} stopped: {reason}", where="torch",
+            hint="check the device (nvidia-smi, dmesg) and free its memory; EACTL_DEBUG=1 shows where it happened",
+        ) from error  # fmt: skip
 
 
 def device_name(device: str, index: int = 0) -> str:

@@ -30,6 +30,9 @@ def _decoder(family: str, layers: int, hidden: int, heads: int, kv_heads: int | 
     return {"model_type": family, **shape, **kv, "torch_dtype": "bfloat16", **more}
 
 
+_MLA = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
+_INDEXER = {"index_topk": 64, "index_head_dim": 128}
+
 # fmt: off
 CASES = [
     Case(
@@ -112,32 +115,19 @@ CASES = [
     ),
     Case(
         "MLA",  # 5 x (512 + 64) x 2 on every rank; the 32 KV heads are a decoy
-        _decoder("deepseek_v3", 5, 2048, 32, 32, kv_lora_rank=512, qk_rope_head_dim=64, v_head_dim=128, head_dim=64),
+        _decoder("deepseek_v3", 5, 2048, 32, 32, **_MLA, v_head_dim=128, head_dim=64),
         {1: 5760, 2: 5760, 32: 5760},
         5760,
     ),
     Case(
         "MLA with an indexer in each layer",  # 5 x (1152 + 128 + 4)
-        _decoder(
-            "deepseek_v32", 5, 2048, 32, 32, kv_lora_rank=512, qk_rope_head_dim=64, index_topk=64, index_head_dim=128
-        ),
+        _decoder("deepseek_v32", 5, 2048, 32, 32, **_MLA, **_INDEXER),
         {1: 6420, 8: 6420},
         6420,
     ),
     Case(
         "MLA with an indexer in every fourth layer",  # indexers at 0, 1, 5, 9: 10 x 1152 + 4 x 132
-        _decoder(
-            "glm_moe_dsa",
-            10,
-            2048,
-            32,
-            32,
-            kv_lora_rank=512,
-            qk_rope_head_dim=64,
-            index_topk=64,
-            index_head_dim=128,
-            index_topk_freq=4,
-        ),
+        _decoder("glm_moe_dsa", 10, 2048, 32, 32, **_MLA, **_INDEXER, index_topk_freq=4),
         {1: 12048, 8: 12048},
         12048,
     ),
@@ -163,13 +153,7 @@ CASES = [
     Case(
         "sliding and full layers by list",  # 6 x 4 x 128 x 2 = 6144; two full ones 2048
         _decoder(
-            "laguna",
-            6,
-            512,
-            8,
-            4,
-            head_dim=64,
-            sliding_window=512,
+            "laguna", 6, 512, 8, 4, head_dim=64, sliding_window=512,
             layer_types=["full_attention", "sliding_attention", "sliding_attention"] * 2,
         ),
         {1: 6144, 2: 3072, 4: 1536, 8: 1536},
@@ -260,20 +244,9 @@ CASES = [
         "keys longer than values, and sliding layers with more heads",
         # full 2 x 2 x (96 + 64) x 2 = 1280; sliding 3 x 4 x (48 + 32) x 2 = 1920
         _decoder(
-            "mimo_v2_flash",
-            5,
-            512,
-            8,
-            2,
-            head_dim=96,
-            v_head_dim=64,
-            swa_num_attention_heads=8,
-            swa_num_key_value_heads=4,
-            swa_head_dim=48,
-            swa_v_head_dim=32,
-            sliding_window_size=128,
-            hybrid_layer_pattern=[0, 1, 1, 1, 0],
-            attention_chunk_size=128,
+            "mimo_v2_flash", 5, 512, 8, 2, head_dim=96, v_head_dim=64, swa_num_attention_heads=8,
+            swa_num_key_value_heads=4, swa_head_dim=48, swa_v_head_dim=32, sliding_window_size=128,
+            hybrid_layer_pattern=[0, 1, 1, 1, 0], attention_chunk_size=128,
         ),
         {1: 3200, 2: 1600, 4: 1120},
         3200,
@@ -306,18 +279,8 @@ CASES = [
     Case(
         "gated DeltaNet with full attention in every fourth layer",  # 2 of 8 x 2 x 256 x 2
         _decoder(
-            "qwen3_next",
-            8,
-            512,
-            8,
-            2,
-            head_dim=128,
-            full_attention_interval=4,
-            linear_num_key_heads=4,
-            linear_num_value_heads=8,
-            linear_key_head_dim=32,
-            linear_value_head_dim=32,
-            linear_conv_kernel_dim=4,
+            "qwen3_next", 8, 512, 8, 2, head_dim=128, full_attention_interval=4, linear_num_key_heads=4,
+            linear_num_value_heads=8, linear_key_head_dim=32, linear_value_head_dim=32, linear_conv_kernel_dim=4,
         ),
         {1: 2048, 2: 1024, 4: 1024},
         2048,
@@ -325,18 +288,8 @@ CASES = [
     Case(
         "Mamba with attention by pattern letters",  # 2 stars x 2 x 256 x 2
         _decoder(
-            "nemotron_h",
-            7,
-            512,
-            8,
-            2,
-            head_dim=128,
-            hybrid_override_pattern="M-M*E*M",
-            mamba_num_heads=16,
-            mamba_head_dim=32,
-            n_groups=4,
-            ssm_state_size=16,
-            conv_kernel=4,
+            "nemotron_h", 7, 512, 8, 2, head_dim=128, hybrid_override_pattern="M-M*E*M", mamba_num_heads=16,
+            mamba_head_dim=32, n_groups=4, ssm_state_size=16, conv_kernel=4,
         ),
         {1: 2048, 2: 1024},
         2048,
@@ -344,15 +297,7 @@ CASES = [
     Case(
         "Mamba with attention by period",  # layers 2 and 6 of 8: 2 x 2 x 128 x 2
         _decoder(
-            "jamba",
-            8,
-            512,
-            8,
-            2,
-            attn_layer_period=4,
-            attn_layer_offset=2,
-            mamba_expand=2,
-            mamba_d_state=16,
+            "jamba", 8, 512, 8, 2, attn_layer_period=4, attn_layer_offset=2, mamba_expand=2, mamba_d_state=16,
             mamba_d_conv=4,
         ),
         {1: 1024, 2: 512},
@@ -361,15 +306,7 @@ CASES = [
     Case(
         "attention and Mamba side by side",  # 3 x 2 x 128 x 2
         _decoder(
-            "falcon_h1",
-            3,
-            512,
-            8,
-            2,
-            mamba_n_heads=8,
-            mamba_d_head=32,
-            mamba_n_groups=1,
-            mamba_d_state=16,
+            "falcon_h1", 3, 512, 8, 2, mamba_n_heads=8, mamba_d_head=32, mamba_n_groups=1, mamba_d_state=16,
             mamba_d_conv=4,
         ),
         {1: 1536, 2: 768},
@@ -378,18 +315,9 @@ CASES = [
     Case(
         "KDA with MLA",  # layers 3 and 5 of 5: 2 x 576 x 2
         _decoder(
-            "kimi_linear",
-            5,
-            512,
-            8,
-            8,
-            kv_lora_rank=512,
-            qk_rope_head_dim=64,
+            "kimi_linear", 5, 512, 8, 8, **_MLA,
             linear_attn_config={
-                "full_attn_layers": [3, 5],
-                "kda_layers": [1, 2, 4],
-                "head_dim": 32,
-                "num_heads": 8,
+                "full_attn_layers": [3, 5], "kda_layers": [1, 2, 4], "head_dim": 32, "num_heads": 8,
                 "short_conv_kernel_size": 4,
             },
         ),
@@ -399,12 +327,7 @@ CASES = [
     Case(
         "blocks with and without attention",  # 8 / 4 = 2 heads and 8 / 2 = 4 heads: (2 + 4) x 128 x 2
         _decoder(
-            "nemotron-nas",
-            3,
-            512,
-            8,
-            None,
-            num_key_value_heads=None,
+            "nemotron-nas", 3, 512, 8, None, num_key_value_heads=None,
             block_configs=[
                 {"attention": {"n_heads_in_group": 4, "no_op": False}},
                 {"attention": {"n_heads_in_group": None, "no_op": True}},

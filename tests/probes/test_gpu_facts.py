@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from eactl.model.link import LinkState
 from eactl_probes import numa
-from eactl_probes.gpu import GpuFacts, Nvml, nvml_session
+from eactl_probes.gpu import GpuFacts, Nvml, nvml_session, pci_address
 from eactl_probes.h2d import H2dFindings
 from eactl_probes.h2d_document import h2d_fields
 from eactl_probes.h2d_series import Series, SeriesPoint
@@ -77,6 +78,68 @@ def test_a_mig_slice_has_the_link_of_its_board() -> None:
     facts = Nvml(StandIn(**slice_of)).by_uuid("MIG-1", 0)
     assert facts is not None
     assert facts.link_max == LinkState(4, 16)
+
+
+def test_a_driver_older_than_the_binding_leaves_the_fact_unknown() -> None:
+    # nvidia-ml-py raises this for unversioned calls, and it is no NVMLError.
+    class MismatchError(Exception):
+        pass
+
+    class Old(StandIn):
+        NVMLLibraryMismatchError = MismatchError
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "nvmlDeviceGetComputeRunningProcesses":
+
+                def refuse(handle: Any) -> Any:
+                    raise MismatchError
+
+                return refuse
+            return super().__getattr__(name)
+
+    (facts,) = Nvml(Old(**FULL)).gpus()
+    assert facts.other_processes is None
+    assert facts.name == "NVIDIA H20"
+
+
+def test_every_nvml_call_is_one_that_nvidia_ml_py_has() -> None:
+    pynvml = pytest.importorskip("pynvml", reason="needs nvidia-ml-py: pip install 'eactl[probes]'")
+    asked: dict[str, int] = {}
+
+    class Asking(StandIn):
+        def __getattr__(self, name: str) -> Any:
+            answer = super().__getattr__(name)
+
+            def call(*arguments: Any) -> Any:
+                asked[name] = len(arguments)
+                return answer(*arguments)
+
+            return call
+
+    nvml = Nvml(Asking(**FULL))
+    nvml.gpus(), nvml.driver_version(), nvml.by_uuid("GPU-abc", 0), nvml.link_now("GPU-abc")
+    assert len(asked) >= 15
+    for name, count in asked.items():
+        inspect.signature(getattr(pynvml, name)).bind(*range(count))
+
+
+def test_coherent_memory_of_a_gpu_is_no_host_node_and_its_link_is_no_pcie() -> None:
+    coherent = {**FULL, "nvmlDeviceGetC2cModeInfoV1": SimpleNamespace(isC2cEnabled=1), "nvmlDeviceGetNumaNodeId": 4}
+    (facts,) = Nvml(StandIn(**coherent)).gpus()
+    assert (facts.nvlink_c2c, facts.memory_numa_node) == (True, 4)
+    found = with_gpus(400e9, busy={0: LinkState(4, 1)})
+    found.gpus[0] = facts
+    document = h2d_fields(found, "complete")
+    assert document["link"]["kind"] == "NVLink-C2C"
+    assert "NVLink-C2C" in document["gpus"][0]["link_text"]
+    assert not any(warning["code"].startswith("link-") for warning in document["warnings"])
+
+
+def test_a_device_of_torch_alone_still_has_its_address() -> None:
+    # Without NVML the address leads to the NUMA node; older versions of torch do not tell it.
+    properties = SimpleNamespace(pci_domain_id=0, pci_bus_id=0x17, pci_device_id=0)
+    assert pci_address(properties) == "0000:17:00.0"
+    assert pci_address(SimpleNamespace(pci_bus_id=0x17)) is None
 
 
 def test_a_machine_with_a_gpu_but_without_nvml_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +224,35 @@ def test_memory_is_placed_where_the_kernel_is_asked_to() -> None:
         del view
         area.close()
     assert found in (last, None)
+
+
+def test_the_policy_from_outside_holds_again_after_a_placement() -> None:
+    import ctypes
+    import platform
+
+    from eactl import hostinfo
+
+    nodes = hostinfo.numa_nodes()
+    get_mempolicy = {"x86_64": 239, "aarch64": 236}.get(platform.machine())
+    if not nodes or get_mempolicy is None:
+        pytest.skip("the kernel lists no NUMA nodes")
+
+    def policy() -> tuple[int, list[int]]:
+        mode, mask = ctypes.c_int(-1), (ctypes.c_ulong * 16)()
+        call = ctypes.CDLL(None).syscall
+        call(ctypes.c_long(get_mempolicy), ctypes.byref(mode), mask, ctypes.c_ulong(1024), None, ctypes.c_ulong(0))
+        return mode.value, list(mask)
+
+    try:
+        with numa.allocating_on(nodes[0].index):  # as numactl --membind does around a whole process
+            outside = policy()
+            with numa.allocating_on(nodes[-1].index):
+                pass
+            assert policy() == outside
+            assert outside[0] != 0
+    except numa.NumaError as error:
+        pytest.skip(f"placement is not allowed here: {error}")
+    assert policy()[0] == 0
 
 
 def test_a_node_that_does_not_exist_is_refused() -> None:
