@@ -52,9 +52,9 @@ def _left_out(others: Sequence[Reader]) -> Notice:
 class ChatStream:
     """The requests of one or several logs, lazily; iterate once.
 
-    Files come one after the other; within a file, and within what belongs together (a folder of one file per
-    request), requests come in the order in which they were sent. ``sources`` has one entry per file; their
-    counters fill while requests are taken.
+    Files come one after the other, parts of one log (rotated files) in the order of their first times; within a file,
+    and within what belongs together (a folder of one file per request), requests come in the order in which they were
+    sent. ``sources`` has one entry per file; their counters fill while requests are taken.
     """
 
     def __init__(self, readers: Sequence[TextReader], warnings: list[Notice]) -> None:
@@ -70,7 +70,11 @@ class ChatStream:
         return [reader.source for reader in self._readers]
 
     def __iter__(self) -> Iterator[ChatRequest]:
-        for reader in self._readers:
+        readers = list(self._readers)
+        starts = [reader.first_s for reader in readers]
+        if len({type(reader) for reader in readers}) == 1 and None not in starts:
+            readers.sort(key=lambda reader: reader.first_s or 0.0)
+        for reader in readers:
             yield from reader.requests()
         if not any(source.calls for source in self.sources):
             where = self.sources[0].path if len(self.sources) == 1 else f"{len(self.sources)} files"

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eactl.errors import TraceError
 from eactl.trace import open_trace
-from eactl.trace.chat import RAW_ROLE, Usage
+from eactl.trace.chat import RAW_ROLE, ChatRequest, Usage
 from eactl.trace.chatforms import add_response_item, from_anthropic, from_responses, seconds, usage_of
+from eactl.trace.readers.timeorder import TimeOrder
 from tests.trace.textlogs import calls, chats, jsonl, roles, stream, texts, warnings_of
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -102,12 +105,64 @@ def test_a_response_logged_twice_counts_once(tmp_path: Path) -> None:
     assert "repeated-responses" in warnings_of(path)
 
 
-def test_lines_out_of_time_order_keep_the_files_order_and_say_so(tmp_path: Path) -> None:
+def at(second: float, session: str = "s", **fields: Any) -> dict[str, Any]:
+    return {"session": session, "messages": [{"role": "user", "content": f"{session}{second}"}],
+            "timestamp": 1.7e9 + second, **fields}  # fmt: skip
+
+
+def test_lines_out_of_time_order_come_in_the_order_of_their_times(tmp_path: Path) -> None:
+    """A log is written when requests end: one that took long stands behind others sent after it."""
+    path = jsonl(tmp_path / "a.jsonl", at(5, "a"), at(1, "b"), at(3, "a"), at(3, "b"), at(3.5, "b"))
+    requests = chats(path)
+    assert [texts(request)[0] for request in requests] == ["b1", "a3", "b3", "b3.5", "a5"]
+    assert [(request.session, request.turn) for request in requests] == [
+        ("b", 0), ("a", 0), ("b", 1), ("b", 2), ("a", 1),
+    ]  # fmt: skip
+    assert warnings_of(path) == ["sorted-by-time"]
+    assert [call.arrival_s for call in calls(path)] == [0.0, 2.0, 2.0, 2.5, 4.0]
+
+
+def test_a_log_in_order_is_not_touched_and_a_line_without_a_time_stays_where_it_is(tmp_path: Path) -> None:
+    lines = [at(1), {"session": "s", "messages": HELLO}, at(1), at(2)]
+    path = jsonl(tmp_path / "a.jsonl", *lines)
+    assert [request.where for request in chats(path)] == [f"{path}:{number}" for number in (1, 2, 3, 4)]
+    assert warnings_of(path) == []
+
+
+def test_an_export_that_is_newest_first_is_turned_round_within_a_second_too(tmp_path: Path) -> None:
+    newest_first = [at(second, n=n) for n, second in enumerate((9, 9, 8, 7, 7, 7, 1))]
+    path = jsonl(tmp_path / "a.jsonl", *newest_first)
+    assert [request.where for request in chats(path)] == [f"{path}:{number}" for number in (7, 6, 5, 4, 3, 2, 1)]
+
+
+def test_turns_that_lines_name_decide_over_times_and_file_order(tmp_path: Path) -> None:
     path = jsonl(
-        tmp_path / "a.jsonl", *({"session": f"s{at}", "messages": HELLO, "timestamp": 1.7e9 + at} for at in (5, 1, 3))
-    )
-    assert [request.session for request in chats(path)] == ["s5", "s1", "s3"]
-    assert "time-goes-back" in warnings_of(path)
+        tmp_path / "a.jsonl", at(9, turn=0), at(5, turn=2), {**at(1), "timestamp": None, "turn": 1},
+        at(2, "other", turn=3), at(3, "other", turn=3),
+    )  # fmt: skip
+    assert [request.turn for request in chats(path) if request.session == "s"] == [0, 1, 2]
+    assert [texts(request) for request in chats(path) if request.session == "other"] == [["other2"], ["other3"]]
+    assert "sorted-by-turn" in warnings_of(path)
+
+
+@given(times=st.lists(st.integers(0, 30), max_size=40), window=st.integers(1, 3000))
+def test_a_window_gives_every_request_once_and_in_order_but_for_the_late_ones(times: list[int], window: int) -> None:
+    order = TimeOrder(window)
+    requests = [ChatRequest("s", [], arrival_s=float(second), where=str(n)) for n, second in enumerate(times)]
+    given = [each for request in requests for each in order.take(request, None, 100)] + list(order.rest())
+    assert sorted(int(each.where) for each in given) == list(range(len(times)))
+    found = [each.arrival_s or 0.0 for each in given]
+    falls = sum(second < max(found[: n + 1]) for n, second in enumerate(found))
+    assert order.late == falls
+    assert [each.turn for each in given] == list(range(len(times)))
+    if 100 * len(times) <= window:
+        assert order.late == 0 and found == sorted(found)
+
+
+def test_rotated_files_are_read_from_the_oldest_on(tmp_path: Path) -> None:
+    jsonl(tmp_path / "log.jsonl", at(5), at(6))
+    jsonl(tmp_path / "log.jsonl.1", at(1), at(2))
+    assert [texts(request)[0] for request in chats(tmp_path)] == ["s1", "s2", "s5", "s6"]
 
 
 def test_sessionless_requests_become_tasks_by_their_prefix(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ _SESSION_IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 
 
 class AnthropicReader(ChatJsonlReader):
-    """Requests of Anthropic's API, in file order."""
+    """Requests of Anthropic's API, in the order in which they were sent."""
 
     name = "anthropic"
 

@@ -17,6 +17,7 @@ from eactl.trace.chatforms import seconds, usage_of
 from eactl.trace.options import TraceOptions
 from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.textbase import TextReader, first_objects
+from eactl.trace.readers.timeorder import WINDOW_BYTES, TimeOrder
 from eactl.trace.tracefile import Head, TraceFile
 
 _SESSION = ("session", "session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "chat_id",
@@ -31,7 +32,7 @@ _IDS = ("prompt_token_ids", "input_ids")
 
 
 class ChatJsonlReader(TextReader):
-    """Requests of a JSONL log, in file order."""
+    """Requests of a JSONL log, in the order of their times where they have some, else in file order."""
 
     name = "chat-jsonl"
 
@@ -43,11 +44,10 @@ class ChatJsonlReader(TextReader):
         self.absolute_times = not relative
         self.source.common_clock = not relative
         self.source.has_times = first is not None
-        self._turns: dict[str, int] = {}
+        self.first_s = None if first is None or relative else seconds(first)
+        self._line_bytes = 0
         self._responses: set[int] = set()
         self._repeated = 0
-        self._latest_s = 0.0
-        self._backward_steps = 0
 
     @staticmethod
     def sniff(head: Head) -> str | None:
@@ -69,6 +69,7 @@ class ChatJsonlReader(TextReader):
         return "no 'messages'"
 
     def read(self) -> Iterator[ChatRequest]:
+        order = TimeOrder()
         for number, record in self.objects():
             try:
                 request = self.take(record)
@@ -78,14 +79,13 @@ class ChatJsonlReader(TextReader):
             if request is None or self._again(record):
                 continue
             request.where = self.at(number)
-            self._watch_clock(request)
-            yield request
+            turn = record.get("turn")
+            yield from order.take(request, turn if type(turn) is int and turn >= 0 else None, self._line_bytes)
+        yield from order.rest()
         if self._repeated:
             self.warn("repeated-responses", f"{self.file.name}: {self._repeated} lines repeat a response seen "
                       "before and were left out")  # fmt: skip
-        if self._backward_steps:
-            self.warn("time-goes-back", f"{self.file.name}: times go back {self._backward_steps} times; the file's "
-                      "order was kept", "sort the log by time if its order is not the order of sending")  # fmt: skip
+        self._note_order(order)
 
     def take(self, record: dict[str, Any]) -> ChatRequest | None:
         """The request of one line; None for a line that is none. Raises BadLineError."""
@@ -108,21 +108,16 @@ class ChatJsonlReader(TextReader):
     def describe(
         self, record: dict[str, Any], body: dict[str, Any], messages: list[dict[str, Any]], session: str | None = None
     ) -> ChatRequest:
-        """What surrounds the messages: session and turn, model, salt, times."""
+        """What surrounds the messages: session, model, salt, times."""
         session = session or _name(_field(record, body, _SESSION))
         for place in (record.get("metadata"), body.get("metadata")):
             if session is None and isinstance(place, dict):
                 session = _name(_field(place, place, _SESSION))
         started, ended = seconds(_field(record, body, _START)), seconds(_field(record, record, _END))
-        turn = record.get("turn")
-        if type(turn) is not int or turn < 0:
-            turn = self._turns.get(session, 0) if session is not None else 0
-        if session is not None:
-            self._turns[session] = turn + 1
         extra: Any = body.get("extra_body")
         extra = extra if isinstance(extra, dict) else {}
         return ChatRequest(
-            session=session, messages=messages, turn=turn, model=_name(_field(record, body, ("model",))),
+            session=session, messages=messages, model=_name(_field(record, body, ("model",))),
             adapter=_name(_field(record, body, _ADAPTER)),
             salt=_name(_field(record, body, _SALT) or _field(extra, extra, _SALT)),
             arrival_s=started, gap_s=seconds(record.get("gap_s")),
@@ -142,10 +137,26 @@ class ChatJsonlReader(TextReader):
         self._repeated += repeated
         return repeated
 
-    def _watch_clock(self, request: ChatRequest) -> None:
-        if request.arrival_s is not None:
-            self._backward_steps += request.arrival_s < self._latest_s
-            self._latest_s = request.arrival_s
+    def _object(self, line: bytes, number: int, *, last: bool) -> dict[str, Any] | None:
+        self._line_bytes = len(line)
+        return super()._object(line, number, last=last)
+
+    def _note_order(self, order: TimeOrder) -> None:
+        if order.turned:
+            sessions = f"{order.turned} session{'s' * (order.turned > 1)}"
+            self.warn(
+                "sorted-by-turn", f"{self.file.name}: the lines of {sessions} were put in the order of their turns"
+            )
+        text = f"{self.file.name}: times go back at {order.moved} line{'s' * (order.moved > 1)}"
+        if order.moved and not order.late:
+            self.warn("sorted-by-time", f"{text}, so the requests were put in the order of their times")
+        if not order.late:
+            return
+        self.warn(
+            "time-goes-back",
+            f"{text}; {order.late} came more than {WINDOW_BYTES >> 20} MiB late and could not be put in their place",
+            "sort the log by time; one that is newest first is turned round by tac",
+        )
 
 
 def request_body(record: dict[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,7 @@ class TextReader(Reader):
     family: ClassVar[Literal["trace", "text log"]] = "text log"
     local_ids = False  # ids come from the text, so they mean the same in every file
     absolute_times = True
+    first_s: float | None = None  # time of the first line, where the format gives it to know before the reading
 
     def __init__(self, file: TraceFile, options: TraceOptions) -> None:
         super().__init__(file, options)
