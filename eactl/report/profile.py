@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from eactl.report.table import table
 from eactl.units import human_count
 
 _MAX_SOURCES = 20
+_PATH_WIDTH = 56
 _PERCENTILES = ("min", "p50", "p90", "p99", "max")
 
 Fields = Mapping[str, Any]
@@ -112,21 +115,31 @@ def _spread(document: Fields) -> str:
 
 def _sources(sources: Sequence[Fields]) -> str:
     rows = []
-    for source in sources[:_MAX_SOURCES]:
+    folder, names = short_paths([str(source["path"]) for source in sources[:_MAX_SOURCES]])
+    for source, name in zip(sources, names, strict=False):
         notes = []
         if source["duplicate_of"]:
             notes.append(f"same as {source['duplicate_of']}")
         if source["skipped_lines"]:
             notes.append(f"{_many(_length(source['skipped_lines']), 'line')} skipped")
         if not source["exact"]:
-            notes.append("tokens not exact")
+            counted = source["lower_tokens"] == source["upper_tokens"] == source["prompt_tokens"]
+            notes.append("counts exact, ids approximate" if counted else "approximate")
         rows.append([
-            source["path"], source["format"], _count(source["tasks"]), _count(source["calls"]),
+            name, source["format"], _count(source["tasks"]), _count(source["calls"]),
             _count(source["prompt_tokens"]), _count(source["output_tokens"]), ", ".join(notes),
         ])  # fmt: skip
     if not rows:
         return ""
-    headers = ["source", "format", "tasks", "calls", "prompt tokens", "output tokens", ""]
+    headers = [
+        f"source in {_shorter(folder)}" if folder else "source",
+        "format",
+        "tasks",
+        "calls",
+        "prompt tokens",
+        "output tokens",
+        "",
+    ]
     if not any(row[-1] for row in rows):
         rows, headers = [row[:-1] for row in rows], headers[:-1]
     text = table(rows, headers, left=(0, 1))
@@ -135,6 +148,34 @@ def _sources(sources: Sequence[Fields]) -> str:
         copies = sum(1 for source in rest if source["duplicate_of"])
         text += f"\n... and {_many(len(rest), 'more file')} ({copies} of them duplicates; --json lists all)"
     return text
+
+
+def short_paths(paths: Sequence[str]) -> tuple[str, list[str]]:
+    """The folder that all of several paths lie in ("" for none worth naming) and names for a table, told apart."""
+    folder = (
+        os.path.commonpath(paths) if len(paths) > 1 and len({Path(path).is_absolute() for path in paths}) == 1 else ""
+    )
+    rest = [os.path.relpath(path, folder) for path in paths] if folder else list(paths)
+    alike: dict[str, list[str]] = {}
+    for path in rest:
+        alike.setdefault(_shorter(path), []).append(path)
+    short = []
+    for path in rest:
+        same = alike[_shorter(path)]  # of those, what comes after their common beginning
+        begin = _common(same) if len(set(same)) > 1 else 0
+        short.append(_shorter(f"...{path[begin:]}" if begin else path))
+    return folder, short if len(set(short)) == len(set(rest)) else rest
+
+
+def _common(paths: Sequence[str]) -> int:
+    """Characters with which all of ``paths`` begin."""
+    first, last = min(paths), max(paths)
+    return next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+
+
+def _shorter(path: str) -> str:
+    """``path`` with its middle left out where it is long: mostly its end tells files apart."""
+    return path if len(path) <= _PATH_WIDTH else f"{path[:20]}...{path[23 - _PATH_WIDTH :]}"
 
 
 def _length(skipped: Any) -> int:

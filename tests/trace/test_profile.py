@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eactl.cli import run
+from eactl.report.profile import short_paths
 from eactl.trace import open_trace
 from eactl.trace.call import Call
 from eactl.trace.statistics import Distribution, condensations, profile_trace, profile_workload, shared_prefixes
@@ -266,3 +267,29 @@ def test_a_recorded_mooncake_trace_has_bounds(shared_data: Path, capsysbinary: p
     assert found["workload"]["calls"] == 3_993
     assert found["workload"]["stable_tokens"] is None
     assert found["workload"]["stable_tokens_lower"] <= found["workload"]["stable_tokens_upper"]
+
+
+def test_long_paths_are_shortened_and_still_tell_files_apart() -> None:
+    long = "x" * 40
+    folder, names = short_paths([f"/logs/{long}/a.jsonl", f"/logs/{long}/deep/b.jsonl"])
+    assert folder == f"/logs/{long}" and names == ["a.jsonl", "deep/b.jsonl"]
+    folder, names = short_paths([f"/logs/run-{n}__{long}__same__{'y' * 40}.traj" for n in range(3)])
+    assert folder == "/logs" and len(set(names)) == 3 and max(map(len, names)) <= 60
+    # The names part only in what is left out of their middles.
+    folder, names = short_paths([f"/logs/{long}__{what}__{'y' * 40}.traj" for what in ("one", "two", "three")])
+    assert len(set(names)) == 3 and max(map(len, names)) <= 60
+    assert [name[3:8] for name in names[:2]] == ["one__", "two__"]
+    assert short_paths(["/only/one.jsonl"]) == ("", ["/only/one.jsonl"])
+    assert short_paths(["a.jsonl", "-"]) == ("", ["a.jsonl", "-"])
+
+
+def test_the_table_says_which_counts_are_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = {"session": "s", "messages": [{"role": "user", "content": "hello"}]}
+    counted = {**line, "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps(counted) + "\n")
+    assert run(["trace", "profile", str(tmp_path)]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].startswith("source in /")
+    assert rows[2].startswith("a.jsonl ") and rows[2].endswith("  approximate")
+    assert rows[3].startswith("b.jsonl ") and rows[3].endswith("  counts exact, ids approximate")
