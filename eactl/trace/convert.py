@@ -137,8 +137,10 @@ def _model_name(tokenizer: str) -> str | None:
 
 
 def _without_words(warnings: Iterable[Notice], sources: Iterable[Source]) -> list[Notice]:
-    kept = [Notice(code, _WORDS_LEFT_OUT) for code in dict.fromkeys(notice.code for notice in warnings)]
+    """One notice per code, without file names and quotes; that tokens are approximate is said in full."""
+    kept = {notice.code: Notice(notice.code, _WORDS_LEFT_OUT) for notice in warnings}
     if any(source.text and source.tokenizer == ApproximateTokenizer.name for source in sources):
         text = "no tokenizer was given when the log was converted: tokens were approximated from the text"
-        kept.append(Notice("approximate-tokens", text, "convert it again with --tokenizer DIR"))
-    return kept
+        code = "approximate-tokens"
+        kept[code] = Notice(code, text, "convert it again with --tokenizer DIR")
+    return list(kept.values())

@@ -18,12 +18,27 @@ import zstandard
 from tests.cli_runner import COMMAND, eactl, environment
 from tests.trace import formats
 from tests.trace.formats import Request
+from tests.trace.textlogs import jsonl
 
 REQUESTS = [
     Request(0, (1, 2, 3, 4, 5), 0, 3),
     Request(1, (1, 2, 9, 9), 500, 3),
     Request(0, (1, 2, 3, 4, 5, 6, 7), 2500, 3),
 ]
+
+
+PLANTED = "xylophone"
+OWN_SALT = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Path:
+    """Two requests of one session, the second twice as long; a word that must come out nowhere is everywhere."""
+    prompts = [f"{PLANTED} 1 2 3 4 5 6 7 8 " * times for times in (8, 16)]
+    return jsonl(tmp_path / f"{PLANTED}.jsonl", *(
+        {"session": PLANTED, "turn": turn, "messages": [{"role": "user", "content": prompt}], "timestamp": 1.7e9 + turn}
+        for turn, prompt in enumerate(prompts)
+    ))  # fmt: skip
 
 
 @pytest.fixture
@@ -129,6 +144,105 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, mooncake: Path, arguments: 
     result = eactl("trace", "convert", mooncake, *arguments, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"eactl: error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--salt-file", "none"], "none cannot be read (No such file or directory), --salt-file, "
+                                  "name a file that holds the salt"),
+        (["--salt-file", "weak"], "a salt of 7 bytes can be guessed, --salt-file, make one of 16 bytes or more: "
+                                  "openssl rand -hex 32"),
+        (["--token-ids", "--to", "mooncake"], "Mooncake lines hold no token ids, --token-ids, leave out --to"),
+        (["--token-ids", "--block-tokens", "16"], "token ids come in no blocks, --token-ids, leave out --block-tokens"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_with_a_text_log_is_said(
+    tmp_path: Path, chat: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "weak").write_text("hunter2\n")
+    result = eactl("trace", "convert", chat, "-o", "x.jsonl", *arguments, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (2, f"eactl: error: {message}\n")
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_a_block_trace_has_no_token_ids_to_write(tmp_path: Path, mooncake: Path) -> None:
+    result = eactl("trace", "convert", mooncake, "-o", tmp_path / "x.jsonl", "--token-ids")
+    assert result.stderr == "eactl: error: a block trace holds no token ids, --token-ids, leave it out\n"
+
+
+def test_an_empty_salt_in_the_environment_is_refused(tmp_path: Path, chat: Path) -> None:
+    result = eactl("trace", "convert", chat, "-o", tmp_path / "x.jsonl", env={"EACTL_TRACE_SALT": ""})
+    assert result.returncode == 2
+    assert result.stderr.startswith("eactl: error: a salt of 0 bytes can be guessed, EACTL_TRACE_SALT, ")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "arguments", "lines"),
+    [(".jsonl", ["--to", "mooncake"], 2), (".jsonl.gz", ["--block-tokens", "1"], 3), (".jsonl.zst", [], 3)],
+)
+def test_no_word_of_a_text_log_is_in_the_file(
+    tmp_path: Path, chat: Path, suffix: str, arguments: list[str], lines: int
+) -> None:
+    out = tmp_path / f"out{suffix}"
+    result = eactl("trace", "convert", chat, "-o", out, *arguments, env={"EACTL_TRACE_SALT": OWN_SALT})
+    assert result.returncode == 0, result.stderr
+    data = out.read_bytes()
+    assert PLANTED.encode() not in data
+    if suffix == ".jsonl.gz":
+        data = gzip.decompress(data)
+    if suffix == ".jsonl.zst":
+        data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    assert len(data.splitlines()) == lines
+    for hidden in (PLANTED, OWN_SALT, str(tmp_path)):
+        assert hidden.encode() not in data
+
+
+def test_a_text_log_becomes_hashes_that_only_its_salt_gives_again(tmp_path: Path, chat: Path) -> None:
+    (tmp_path / "salt").write_text(OWN_SALT + "\n")
+    written: list[bytes] = []
+    answers: list[tuple[str, str]] = []
+    for arguments, variable in (
+        ([], None), ([], None), (["--salt-file", tmp_path / "salt"], None), ([], OWN_SALT),
+        (["--salt-file", tmp_path / "salt"], "another salt of 16 bytes or more"),
+    ):  # fmt: skip
+        env = {} if variable is None else {"EACTL_TRACE_SALT": variable}
+        out = tmp_path / "out.jsonl"
+        result = eactl("trace", "convert", chat, "-o", out, "--force", "--json", *arguments, env=env)
+        document = json.loads(result.stdout)
+        assert (document["prompt"], document["block_tokens"]) == ("blocks", 16)
+        answers.append((document["ids"], document["salt"]))
+        kept = "random, not kept" if document["salt"] == "random" else "yours"
+        assert f"prompt tokens as salted hashes (salt: {kept}) of blocks of 16 tokens, written to" in result.stderr
+        written.append(out.read_bytes())
+    assert answers == [("salted", "random")] * 2 + [("salted", "given")] * 3
+    assert written[2] == written[3] == written[4], "a file comes before the environment"
+    assert len(set(written)) == 3
+
+
+def test_token_ids_are_written_on_request_alone_and_said_to_be_readable(tmp_path: Path, chat: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    result = eactl("trace", "convert", chat, "-o", out, "--token-ids", "--json")
+    document = json.loads(result.stdout)
+    assert (document["ids"], document["prompt"], document["salt"]) == ("tokens", "tokens", "random")
+    assert document["warnings"][-1]["code"] == "token-ids"
+    assert "can be turned back into the text of the log (keep the trace as private as the log)" in result.stderr
+    assert PLANTED.encode() not in out.read_bytes(), "names are hashed all the same"
+
+
+def test_a_salt_that_nothing_needs_is_said_to_be_unused(tmp_path: Path, mooncake: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    result = eactl("trace", "convert", mooncake, "-o", out, "--json", env={"EACTL_TRACE_SALT": OWN_SALT})
+    document = json.loads(result.stdout)
+    assert (document["ids"], document["salt"]) == ("recorded", None)
+    assert [warning["code"] for warning in document["warnings"]] == ["salt-unused"]
+
+
+def test_condenser_check_says_that_a_converted_log_holds_no_text(tmp_path: Path, chat: Path) -> None:
+    eactl("trace", "convert", chat, "-o", tmp_path / "out.jsonl")
+    result = eactl("condenser-check", tmp_path / "out.jsonl")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"eactl: error: a native trace holds no text, {tmp_path / 'out.jsonl'}, ")
 
 
 def test_a_full_disk_is_said_without_a_traceback(mooncake: Path) -> None:
