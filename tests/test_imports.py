@@ -34,7 +34,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "eactl.telemetry": {"eactl.model"},
     "eactl.report": {"eactl.model"} | RESULTS,
     "eactl.sizing": {"eactl.trace", "eactl.model", "eactl.configs", "eactl.hostinfo"},
-    "eactl.simulator": {"eactl.policy", "eactl.model", "eactl.trace"},
     "eactl_probes": {"eactl.model", "eactl.hostinfo", "eactl.telemetry.prometheus"},
     "eactl_plugins": {"eactl.policy", "eactl.telemetry"},
 }

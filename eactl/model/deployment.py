@@ -91,9 +91,9 @@ def advise(verdict: Verdict, regime: Regime | None, pressure: Pressure) -> tuple
         advice.append(
             Advice(
                 "favour-gpu-cache",
-                "Favour GPU prefix caching: this GPU computes so much per byte of its link that published runs of its "
-                "class got slower with a host tier, even where one restore is cheaper than one prefill. Compare "
-                "whole runs (eactl replay) before deploying one.",
+                "Even so, favour GPU prefix caching: this GPU computes so much per byte of its link that published "
+                "runs of its class got slower with a host tier, although a single restore was cheaper than its "
+                "prefill. Time a whole run with a tier and one without before you deploy one.",
             )
         )
         return tuple(advice)

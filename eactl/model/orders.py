@@ -100,7 +100,7 @@ def closed_loop(workload: Workload, agents: int, times: Timing) -> list[int]:
     """``agents`` task slots; a task's next call follows its response and gap, a new task follows a finished one.
 
     Tasks enter in recorded order (App. B of the paper). Calls are ordered by the time at which they are issued;
-    service does not depend on the load here (``eactl simulate`` models queueing).
+    service does not depend on the load, so queueing is not modelled.
     """
     waiting = deque(_calls_by_task(workload))
     gap, service = times.gap_s.tolist(), times.service_s.tolist()

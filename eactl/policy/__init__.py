@@ -1,6 +1,6 @@
 """Write admission for a host KV tier: facts in, decision out; the standard library only.
 
-The same objects run in the simulator and inside vLLM, so what was simulated is what is deployed.
+The same objects run in tests and inside vLLM, so what was tested is what is deployed.
 """
 
 from eactl.policy.admission import POLICIES, Admission, AdmissionSettings, Decision, Pool

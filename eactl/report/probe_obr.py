@@ -44,6 +44,8 @@ def _title(document: Fields) -> str:
     model = document["model"] or "KV size given"
     kv = f"{human_bytes(weight)} of KV per token and rank" if weight else "KV size not known"
     where = f", measured on {document['device_name']}" if document["device_name"] else ""
+    if document["device"] == "cpu":
+        where += " without a GPU: an answer about this processor and its memory, not about a serving machine"
     return f"{model}, TP {document['tp']}: {kv}{where}"
 
 
@@ -88,9 +90,8 @@ def _reading(document: Fields) -> str:
         lines.append("A restore is faster at every length.")
     repay = document["restores_per_store"]
     if repay is not None:
-        lines.append(
-            f"A token copied to the host must come back {three_figures(repay)} times on average to repay that copy."
-        )
+        first = "Its first restore repays copying a token to the host; it" if repay <= 1 else "A token on the host"
+        lines.append(f"{first} must come back {three_figures(repay)} times on average for that.")
     ratio = document["flop_per_host_byte"]
     if ratio is not None:
         kind = document["regime_text"] or "not classed"
@@ -107,10 +108,15 @@ def _reading(document: Fields) -> str:
 
 
 def _changes(document: Fields) -> str:
+    flips = document["flips"]
     rows = [
         [flip["name"], _share(flip["obr"]), "changes the answer to " + flip["verdict"] if flip["flips"] else ""]
-        for flip in document["flips"]
+        for flip in flips
     ]
+    headers = ["if", "saved (OBR)", ""]
+    none = not any(flip["flips"] for flip in flips)
+    if none:
+        rows, headers = [row[:2] for row in rows], headers[:2]
     turning = document["turning_points"]
     limits = []
     if turning["bandwidth_gib_s"] is not None:
@@ -121,16 +127,22 @@ def _changes(document: Fields) -> str:
         limits.append(f"{human_bytes(turning['bytes_per_token_rank'])} of KV per token")
     reference = f"{document['reference_tokens']:,}"
     tail = f"\nBoth take the same time at {', at '.join(limits)}." if limits else ""
-    return f"What would change it, at {reference} tokens\n" + table(rows, ["if", "saved (OBR)", ""]) + tail
+    head = f"What would change it, at {reference} tokens\n" + table(rows, headers)
+    return head + ("\nNone of these changes the answer." if none else "") + tail
 
 
 def _sentence(document: Fields) -> str:
-    answer = _ANSWERS[document["verdict"]]
-    return "\n".join(fill(text, width=100) for text in (f"{answer} {document['verdict_reason']}.", document["advice"]))
+    at = document["reference"]
+    load, compute = duration(at["load_s"]), duration(at["recompute_s"])
+    times = f"Restoring {at['tokens']:,} tokens takes {load}, computing them {compute}"
+    verdict = f"{_ANSWERS[document['verdict']]} {times}: {document['verdict_reason']}."
+    return "\n".join(fill(text, width=100) for text in (verdict, document["advice"]))
 
 
 def _share(value: float) -> str:
-    """−15 %, 84 %, 99.8 %; a loss beyond tenfold is only called that."""
+    """−15 %, 84 %, 99.8 %, over 99.9 %; a loss beyond tenfold is only called that."""
     if value <= -10:
         return "below −1000 %"
+    if 0.9995 <= value < 1:
+        return "over 99.9 %"
     return f"{value * 100:.1f} %" if 0.99 <= value < 1 else f"{value * 100:.0f} %"

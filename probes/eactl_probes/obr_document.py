@@ -68,8 +68,14 @@ def _answer(
     reference = round(load.mean_prompt_tokens) if load.mean_prompt_tokens else points[-1].tokens
     verdict, reason = _verdict(settings, findings, result, result.point(reference).verdict, reference)
     pressure = _pressure(settings, result)
-    kind = regime(ratio) if ratio is not None else None
-    if kind is None:
+    on_cpu = findings.h2d is not None and findings.h2d.device == "cpu"
+    kind = regime(ratio) if ratio is not None and not on_cpu else None
+    if on_cpu:
+        notices.add(
+            "no-class", "without a GPU there is no host link: FLOP per byte has no class of Table 1 then",
+            "add --gpu NAME, or --peak-tflops with --link",
+        )  # fmt: skip
+    elif kind is None:
         notices.add(
             "no-flop-per-byte", "the matrix rate or the link is not known: no FLOP per host byte, no class of Table 1",
             "add --gpu NAME, or --peak-tflops with --link",
@@ -82,6 +88,7 @@ def _answer(
         "limit_obr": result.limit_obr,
         "break_even_tokens": result.break_even_tokens,
         "reference_tokens": reference,
+        "reference": _point(result, result.point(reference)),
         "restores_per_store": result.restores_per_store(reference),
         "verdict": verdict,
         "verdict_reason": reason,
@@ -102,8 +109,8 @@ def _no_answer(notices: Notices) -> dict[str, Any]:
         "incomplete", "not all figures are known: no ratio", "run the probe to its end, or give the missing ones"
     )
     names = (
-        "limit_obr", "break_even_tokens", "reference_tokens", "restores_per_store", "verdict", "verdict_reason",
-        "loaded", "regime", "regime_text", "gamma_g", "gamma_h", "advice", "turning_points",
+        "limit_obr", "break_even_tokens", "reference_tokens", "reference", "restores_per_store", "verdict",
+        "verdict_reason", "loaded", "regime", "regime_text", "gamma_g", "gamma_h", "advice", "turning_points",
     )  # fmt: skip
     return {"points": [], **dict.fromkeys(names), "advice_codes": [], "flips": []}
 
@@ -151,16 +158,21 @@ def _verdict(
                 f"with a hit the whole request takes {hit:g} s instead of {cold:g} s, whatever the prefill saves: "
                 "with speculative decoding, look at the draft model's state and its acceptance"
             )
-    saved = f"OBR {result.obr(reference):.2f} at {reference:,} tokens"
+    saved = f"OBR {_ratio(result.obr(reference))} at {reference:,} tokens"
     loaded = findings.loaded_result
     if loaded is not None:
         under = loaded.point(reference)
-        saved += f", {under.obr:.2f} under load"
+        saved += f", {_ratio(under.obr)} under load"
         if under.verdict != verdict:
             return "unclear", f"{saved}: idle and loaded engines disagree"
     if verdict == "unclear":
         return verdict, f"{saved}, but the samples span both signs"
     return verdict, saved
+
+
+def _ratio(obr: float) -> str:
+    """Two decimals, more near one: 1.00 would promise a free restore."""
+    return "above 0.999" if 0.9995 <= obr < 1 else f"{obr:.3f}" if 0.995 <= obr < 1 else f"{obr:.2f}"
 
 
 def _pressure(settings: ObrSettings, result: ObrResult) -> Pressure:

@@ -158,10 +158,9 @@ def _time_layers(
         blocks = build_blocks(rank, dtype, kind)
         for position, tokens in enumerate(wanted):
             if findings.points and _too_long(findings, tokens, budget.left_s):
-                findings.notices.add(
-                    "lengths-reduced", f"prompts of {tokens} tokens and longer were left out: no time for them",
-                    "leave --quick out, or choose the lengths with --tokens",
-                )  # fmt: skip
+                hint = "leave --quick out" if quick else "measure again on a quiet machine, or probe prefill --tokens"
+                text = f"prompts of {tokens} tokens and longer were left out: no time for them"
+                findings.notices.add("lengths-reduced", text, hint)
                 break
             progress(f"layers at {tokens} tokens")
             x = random_tensor((tokens, rank.hidden), dtype, kind)
