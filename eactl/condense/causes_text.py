@@ -27,7 +27,8 @@ def attachment(change: Change) -> Finding | None:
     old, new = change.old_piece, change.new_piece
     if old is None or new is None or old.kind != "attachment" or new.kind != "attachment":
         return None
-    return Finding("attachment", f"the bytes of the {old.name} changed", old.text, new.text)
+    what = old.name.removeprefix("input_").removesuffix("_url")
+    return Finding("attachment", f"the bytes of the {what} changed", old.text, new.text)
 
 
 def same_json(change: Change) -> Finding | None:

@@ -24,6 +24,7 @@ from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import HuggingFaceTokenizer, Tokenizer
 
 _MOST_PIECES = 50_000
+_MOST_FRAME = 64
 
 
 @dataclass
@@ -45,19 +46,36 @@ class Renderer:
     def render(self, request: ChatRequest) -> Rendered | None:
         """The prompt as sent, or None when the template refuses it (counted)."""
         try:
-            text = self.template.render(request.messages, request.tools, now_s=request.arrival_s, where=request.where)
+            text = self.template.render(
+                request.messages, request.tools, now_s=request.arrival_s, where=request.where,
+                options=request.template_options,
+            )  # fmt: skip
         except TraceError as error:
             self.refused += 1
             self.why = self.why or str(error)
             return None
         return self.cut(text, request)
 
+    def frame_tokens(self, otherwise: int) -> int:
+        """Tokens that the template writes around one more message; ``otherwise`` where it does not take a probe."""
+        word = "a"
+        turns = [{"role": role, "content": word} for role in ("user", "assistant", "user", "assistant", "user")]
+        try:
+            short, long = (
+                self.cut(self.template.render(messages, None), ChatRequest(None, messages)).tokens
+                for messages in (turns[:3], turns)
+            )
+        except TraceError:
+            return otherwise
+        frame = (long - short) // 2 - len(self.tokenizer.encode(word))
+        return frame if 0 <= frame <= _MOST_FRAME else otherwise
+
     def history(self, request: ChatRequest) -> str | None:
         """The same messages without the generation prompt."""
         try:
             return self.template.render(
                 request.messages, request.tools, add_generation_prompt=False, now_s=request.arrival_s,
-                where=request.where,
+                where=request.where, options=request.template_options,
             )  # fmt: skip
         except TraceError:
             return None

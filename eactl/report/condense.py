@@ -238,7 +238,8 @@ def _strategies(result: CheckResult, width: int) -> str:
     note = (
         "What each condenser would have sent for the same messages. Hit rate: stable share of the prompt tokens; own "
         "calls: prompt tokens of the condenser's own requests; again/turn: tokens computed again, amortised; pays "
-        f"after: turns per edit; cost: a reused token counts {result.reused_cost:g}."
+        f"after: turns per edit; cost: a reused token counts {result.reused_cost:g}; what an agent forgets is not in "
+        "it."
     )
     return f"Condensers\n{table(rows, headers)}\n{_wrapped(note, width)}"
 

@@ -132,3 +132,15 @@ def test_a_template_that_refuses_a_request_is_said_and_the_messages_are_compared
     assert [turn.cause for turn in turns(checked)] == ["first-call", "append", "append"]
     notice = next(notice for notice in checked.notices if notice.code == "template-refused")
     assert "too many messages" in notice.text
+
+
+def test_options_that_a_request_hands_to_the_template_are_its_own() -> None:
+    """vLLM's ``chat_template_kwargs``: thinking switched off in the log breaks the prefix as if it were the server's."""
+    logged = session(growing(3))
+    for each in logged:
+        each.template_options = {"enable_thinking": False}
+    by_request, by_server = turns(rendered(logged)), turns(rendered(session(growing(3)), enable_thinking=False))
+    assert [turn.cause for turn in by_request] == ["first-call", "generation-prompt", "generation-prompt"]
+    assert [(turn.cause, turn.lost_tokens) for turn in by_request] == [
+        (turn.cause, turn.lost_tokens) for turn in by_server
+    ]
