@@ -21,6 +21,9 @@ Examples:
   openssl rand -hex 32 > salt && eactl trace convert logs/ --salt-file salt -o logs.jsonl.zst
 
 \b
+Choose .zst for text logs: gzip does not look back as far as the previous prompt's ids.
+
+\b
 Mooncake lines hold whole prompts, as Dynamo's replay reads them. AIPerf adds the turns of one session_id
 up: write its input with --no-sessions.
 """
@@ -57,10 +60,13 @@ def convert(
     INs are files, directories or - for standard input. The output holds block ids or token ids, lengths and times.
     Calls without a task get one: a prompt that extends an earlier one continues its task.
 
-    Of a text log the output holds no text: session names and cache salts become salted hashes, prompts salted hashes
-    of blocks of --block-tokens tokens (16; Mooncake: 512, numbered from 0), each chained to the one before. What is
-    shared is then known in whole blocks: size gives the same for chunks of whole blocks, profile up to a block per
-    call less. Lengths, times and model names stay. Traces converted with the same salt can be read together.
+    A text log's text does not come into the output, nor anything that leads back to it without the salt. Prompts
+    become blocks of --block-tokens tokens (16) whose ids are keyed hashes, each chained to the one before; session
+    names and cache salts are hashed too. Mooncake lines number blocks (of 512) from 0. Lengths, times and model names
+    stay. Traces of one salt can be read together, other ones share no id.
+
+    What is shared is then known in whole blocks: size says the same for chunks of whole blocks, trace profile counts
+    up to a block less per call, and condenser-check needs the log itself. Block traces keep their ids and names.
     """
     from eactl.cli.conversion import read_salt, run_convert
     from eactl.cli.progress import show_warnings
