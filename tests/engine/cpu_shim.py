@@ -6,13 +6,18 @@ heads · dim]``. Importing this module before a connector is built is enough; en
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import lmcache.v1.gpu_connector as gpu_connector
 import torch
 from lmcache.v1.gpu_connector.gpu_connectors import GPUConnectorInterface
 
+import tests.engine.faults  # noqa: F401 - makes the gate fail on demand
 from eactl_plugins.inprocess_connector import EactlInProcessConnector
+from tests.engine.on_demand import PINS_FILE
 
 
 class CpuConnector(GPUConnectorInterface):  # type: ignore[misc]
@@ -64,4 +69,14 @@ gpu_connector.CreateGPUConnector = lambda config, metadata, *_args, **_kwargs: C
 
 
 class ShimmedConnector(EactlInProcessConnector):
-    """The in-process connector, with the shim in place."""
+    """The in-process connector, with the shim in place and faults on demand.
+
+    A worker writes how many chunks LMCache has pinned into the file that PINS_FILE names, with each of its steps.
+    """
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        super().start_load_kv(forward_context, **kwargs)
+        if path := os.environ.get(PINS_FILE):
+            chunks = list(self._lmcache_engine.lmcache_engine.storage_manager.local_cpu_backend.hot_cache.values())
+            Path(f"{path}.new").write_text(f"{time.time()} {sum(chunk.is_pinned for chunk in chunks)}")
+            Path(f"{path}.new").replace(path)

@@ -13,19 +13,28 @@ from pathlib import Path
 import pytest
 
 from tests.engine.batches import ADMITTED, ADMITTED_OUTPUT, DECLINED, DECLINED_OUTPUT, GPU_OPTIONS, prompts, together
+from tests.engine.clients import (
+    check_that_a_bad_state_file_stops_nothing,
+    check_that_a_fault_is_counted_and_passed_over,
+    hang_up,
+    vllm_is_idle,
+)
+from tests.engine.on_demand import FAULT_FILE, HOOKS, PINS_FILE
 from tests.engine.stack import Engine, engine, wait_for
 
 
 @pytest.fixture(scope="module")
-def stack(
-    without_tier: dict[str, list[list[int]]],
-    tiny_model: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Engine]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("inprocess")
+
+
+@pytest.fixture(scope="module")
+def stack(without_tier: dict[str, list[list[int]]], tiny_model: Path, folder: Path) -> Iterator[Engine]:
     shim = {"kv_connector": "ShimmedConnector", "kv_connector_module_path": "tests.engine.cpu_shim"}
     with engine(
-        tiny_model, tmp_path_factory.mktemp("inprocess"), policy="fixed", mode="in-process", kappa_chunks=8,
-        host_mib=64, vllm=GPU_OPTIONS, extra={**shim, "eactl.bytes_per_token": 2048},
+        tiny_model, folder, policy="fixed", mode="in-process", kappa_chunks=8,
+        host_mib=64, vllm=GPU_OPTIONS, extra={**shim, "eactl.bytes_per_token": 2048, "eactl.report_every_s": 0.2},
+        env={FAULT_FILE: str(folder / "fault"), PINS_FILE: str(folder / "pins")},
     ) as running:  # fmt: skip
         yield running
 
@@ -41,6 +50,20 @@ def chunks(stack: Engine) -> int:
 
     wait_for(reported, 20, "a worker's report")
     return stack.record(after_s=asked_s).registered_chunks or 0
+
+
+def pinned(stack: Engine, folder: Path) -> int:
+    """Chunks that LMCache holds for a request under way, as of a step that came after now."""
+    asked_s = time.time()
+    stack.output([9] * 5, 2)
+    at_s, count = (folder / "pins").read_text().split()
+    assert float(at_s) > asked_s
+    return int(count)
+
+
+def idle(stack: Engine, folder: Path) -> None:
+    """Nothing runs, waits or is held: neither in vLLM's cache nor in LMCache's tier."""
+    wait_for(lambda: pinned(stack, folder) == 0 and vllm_is_idle(stack), 30, "usage and locks to return to zero")
 
 
 def test_a_declined_request_writes_nothing_and_an_admitted_one_every_full_chunk(stack: Engine) -> None:
@@ -80,12 +103,11 @@ def test_one_prompt_sent_by_eight_clients_at_once_is_copied_once(stack: Engine) 
     assert (stack.record().stored_tokens or 0) - stored == 7 * 32
 
 
-def test_after_200_requests_nothing_is_held_and_no_fault_was_passed_over(stack: Engine) -> None:
+def test_after_200_requests_nothing_is_held_and_no_fault_was_passed_over(stack: Engine, folder: Path) -> None:
     mixed = prompts(33, 100, 200) + prompts(34, 100, 400)
     with ThreadPoolExecutor(8) as pool:
         assert len(list(pool.map(lambda prompt: stack.complete(prompt, 8), mixed))) == 200
-    stack.output([5] * 10, 2)
-    wait_for(lambda: stack.metrics()["vllm:kv_cache_usage_perc"] == 0, 20, "vLLM's cache to be idle")
+    idle(stack, folder)
     record = stack.record()
     assert record.requests == (record.saved_requests or 0) + (record.skipped_requests or 0)
     assert record.faults == 0
@@ -99,3 +121,21 @@ def test_our_counters_are_on_vllms_own_metrics_page(stack: Engine) -> None:
         return stack.metrics().get("eactl:skipped_requests_total") == record.skipped_requests
 
     wait_for(exported, 15, "the counters on /metrics")
+
+
+def test_after_clients_hang_up_in_the_middle_usage_and_locks_are_zero(stack: Engine, folder: Path) -> None:
+    hang_up(stack, [*prompts(35, 8, 250), *prompts(36, 8, 400), *ADMITTED])  # the last ones are in the tier
+    idle(stack, folder)
+    assert stack.record().faults == 0
+
+
+def test_serving_goes_on_while_the_state_file_is_damaged_stale_or_cannot_be_written(stack: Engine) -> None:
+    check_that_a_bad_state_file_stops_nothing(stack)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_fault_of_ours_is_counted_and_everything_is_served_and_stored(stack: Engine, folder: Path, hook: str) -> None:
+    check_that_a_fault_is_counted_and_passed_over(
+        stack, folder / "fault", hook, 40 + HOOKS.index(hook), lambda: chunks(stack)
+    )
+    idle(stack, folder)

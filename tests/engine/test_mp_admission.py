@@ -6,9 +6,6 @@ GPU cache is 128 blocks of 32 tokens, so eight long requests preempt each other.
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
 import random
 import signal
 import threading
@@ -19,17 +16,29 @@ from pathlib import Path
 
 import pytest
 
-from eactl.telemetry.statefile import read_state
 from tests.engine.batches import ADMITTED, ADMITTED_OUTPUT, DECLINED, DECLINED_OUTPUT, GPU_OPTIONS, prompts, together
+from tests.engine.clients import (
+    check_that_a_bad_state_file_stops_nothing,
+    check_that_a_fault_is_counted_and_passed_over,
+    hang_up,
+    vllm_is_idle,
+)
+from tests.engine.on_demand import FAULT_FILE, HOOKS
 from tests.engine.stack import Engine, engine, wait_for
 
 
 @pytest.fixture(scope="module")
-def stack(
-    without_tier: dict[str, list[list[int]]], tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Engine]:
-    folder = tmp_path_factory.mktemp("fixed")
-    with engine(tiny_model, folder, policy="fixed", kappa_chunks=8, host_mib=64, vllm=GPU_OPTIONS) as running:
+def fault_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fixed") / "fault"
+
+
+@pytest.fixture(scope="module")
+def stack(without_tier: dict[str, list[list[int]]], tiny_model: Path, fault_file: Path) -> Iterator[Engine]:
+    faulty = {"kv_connector": "FaultyMPConnector", "kv_connector_module_path": "tests.engine.faults"}
+    with engine(
+        tiny_model, fault_file.parent, policy="fixed", kappa_chunks=8, host_mib=64, vllm=GPU_OPTIONS, extra=faulty,
+        env={FAULT_FILE: str(fault_file)},
+    ) as running:  # fmt: skip
         yield running
 
 
@@ -41,18 +50,14 @@ def idle(stack: Engine) -> None:
     """Nothing runs, nothing is locked, nothing waits: on vLLM's side and on the server's."""
 
     def settled() -> bool:
-        metrics, server = stack.metrics(), stack.server()
+        server = stack.server()
         level = server["storage_manager"]["l1_manager"]
         return (
-            metrics["vllm:num_requests_running"] == 0
-            and metrics["vllm:num_requests_waiting"] == 0
-            and metrics["vllm:kv_cache_usage_perc"] == 0
+            vllm_is_idle(stack)
             and level["read_locked_count"] == level["write_locked_count"] == 0
             and server["active_sessions"] == server["active_prefetch_jobs"] == 0
         )
 
-    if stack.metrics()["vllm:kv_cache_usage_perc"] != 0:
-        stack.output([5] * 10, 2)  # vLLM lets go of the last request's blocks in the step after it
     wait_for(settled, 30, "usage, locks and sessions to return to zero")
 
 
@@ -142,38 +147,13 @@ def test_after_200_requests_usage_locks_and_sessions_are_zero(stack: Engine) -> 
 
 
 def test_after_clients_hang_up_in_the_middle_usage_locks_and_sessions_are_zero(stack: Engine) -> None:
-    host, port = stack.url.removeprefix("http://").split(":")
-
-    def hang_up(prompt: list[int]) -> None:
-        connection = http.client.HTTPConnection(host, int(port), timeout=30)
-        body = {"model": "tiny", "prompt": prompt, "max_tokens": 500, "stream": True, "ignore_eos": True}
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-        with contextlib.suppress(OSError):
-            connection.getresponse().read(200)
-        connection.close()
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(hang_up, prompts(16, 8, 250) + prompts(17, 8, 400)))
+    hang_up(stack, prompts(16, 8, 250) + prompts(17, 8, 400))
     idle(stack)
     assert stack.record().faults == 0
 
 
-def test_serving_goes_on_while_the_state_file_is_damaged_or_cannot_be_written(stack: Engine) -> None:
-    stack.state_file.write_text('{"schema": "eactl.tier/1", "at_s": ')
-    with pytest.raises(ValueError, match="holds no JSON"):
-        read_state(stack.state_file)
-    assert stack.record().requests  # it was replaced at the next interval
-
-    stack.state_file.unlink()
-    stack.state_file.mkdir()
-    try:
-        (stack.state_file / "in the way").touch()
-        wait_for(lambda: "fails" in stack.log() and "tier.json" in stack.log(), 10, "the failure in the log")
-        assert len(stack.output(prompts(18, 1, 100)[0])) == 16
-    finally:
-        (stack.state_file / "in the way").unlink()
-        stack.state_file.rmdir()
-    assert stack.record().faults == 0
+def test_serving_goes_on_while_the_state_file_is_damaged_stale_or_cannot_be_written(stack: Engine) -> None:
+    check_that_a_bad_state_file_stops_nothing(stack)
 
 
 def test_no_request_fails_or_hangs_when_the_lmcache_server_is_killed_and_comes_back(stack: Engine) -> None:
@@ -210,3 +190,11 @@ def test_no_request_fails_or_hangs_when_the_lmcache_server_is_killed_and_comes_b
     assert longest_s[0] < 30  # what was on its way when the server died waited for it for 10 s, then went on without
     wait_for(lambda: is_fresh(stack.record().age_s), 30, "a fresh report of the new server")
     assert stack.record().faults == 0
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_fault_of_ours_is_counted_and_everything_is_served_and_stored(
+    stack: Engine, fault_file: Path, hook: str
+) -> None:
+    check_that_a_fault_is_counted_and_passed_over(stack, fault_file, hook, 40 + HOOKS.index(hook), stack.objects)
+    idle(stack)
