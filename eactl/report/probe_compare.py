@@ -98,7 +98,11 @@ def compare_text(rows: list[Row], names: tuple[str, str], a: Fields, b: Fields) 
 
 def _machine(document: Fields) -> str:
     memory = document.get("memory")
-    device = document.get("device_name") or (memory.get("cpu") if isinstance(memory, Mapping) else None)
+    device = (
+        document.get("device_name")
+        or document.get("gpu")
+        or (memory.get("cpu") if isinstance(memory, Mapping) else None)
+    )
     parts = [
         str(device or "given figures"),
         document.get("model"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eactl.report.probe_numbers import duration, three_figures
+from eactl.report.probe_numbers import duration, three_figures, unfinished
 from eactl.report.table import table
 from eactl.units import human_bytes
 
@@ -18,7 +18,7 @@ def h2d_text(document: Fields) -> str:
     path = "from memory to memory" if document["device"] == "cpu" else "over the host link"
     parts = [f"Copies {path}, {document['device_name']}"]
     parts += [_series(series) for series in document["series"] if series["points"]]
-    parts += [_rates(document), *_notes(document), _sentence(document)]
+    parts += [_rates(document), *_notes(document), _sentence(document), unfinished(document["status"]) or ""]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -12,6 +12,14 @@ def three_figures(value: float) -> str:
     return f"{value:.3g}"
 
 
+def unfinished(status: str) -> str | None:
+    """A line for the end of a text whose measurement did not run to its own; None for one that did."""
+    if status == "complete":
+        return None
+    reason = "was interrupted" if status == "interrupted" else "stopped on an error (see the last line)"
+    return f"NOT COMPLETE: the measurement {reason}. All of this comes from what was measured until then."
+
+
 def duration(seconds: float) -> str:
     """``8.03 ms``, ``1.2 s``: three figures in the unit that keeps them above one."""
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import Any
 
-from eactl.report.probe_numbers import duration, three_figures
+from eactl.report.probe_numbers import duration, three_figures, unfinished
 from eactl.report.table import table
 from eactl.units import human_bytes, human_count
 
@@ -33,7 +33,7 @@ def obr_text(document: Fields) -> str:
         parts += [_lengths(document["points"], "Restore or compute a prefix"), _reading(document)]
         if document["loaded"]:
             parts.append(_lengths(document["loaded"]["points"], "The same under load"))
-        parts += [_changes(document), _sentence(document)]
+        parts += [_changes(document), _sentence(document), unfinished(document["status"]) or ""]
     else:
         parts.append(f"No answer: the measurement is {document['status']}. What was measured is in the JSON (--json).")
     return "\n\n".join(part for part in parts if part)
@@ -43,7 +43,8 @@ def _title(document: Fields) -> str:
     weight = document["bytes_per_token_rank"]
     model = document["model"] or "KV size given"
     kv = f"{human_bytes(weight)} of KV per token and rank" if weight else "KV size not known"
-    where = f", measured on {document['device_name']}" if document["device_name"] else ""
+    where = f", by the datasheet of {document['gpu']}" if document["gpu"] else ""
+    where += f", measured on {document['device_name']}" if document["device_name"] else ""
     if document["device"] == "cpu":
         where += " without a GPU: an answer about this processor and its memory, not about a serving machine"
     return f"{model}, TP {document['tp']}: {kv}{where}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eactl.report.probe_numbers import duration, three_figures
+from eactl.report.probe_numbers import duration, three_figures, unfinished
 from eactl.report.table import table
 
 Fields = Mapping[str, Any]
@@ -30,7 +30,7 @@ def prefill_text(document: Fields) -> str:
         parts.append(
             f"Matrix rate {three_figures(matrix['tflops'])} TFLOP/s ({matrix['dtype']}, {matrix['side']} square)"
         )
-    parts.append(_sentence(document))
+    parts += [_sentence(document), unfinished(document["status"]) or ""]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -106,11 +106,11 @@ def measure_h2d(
     """
     findings.device = choose_device(settings.device, findings.notices, "probe h2d")
     on_gpu = findings.device == "cuda"
-    with nvml_session(findings.notices, expected=on_gpu) as nvml:
+    with device_faults("probe h2d"), nvml_session(findings.notices, expected=on_gpu) as nvml:
         if on_gpu:
             findings.gpus.extend(gpus_of_torch(nvml, findings.notices))
         findings.environment |= environment(findings.device)
-        with _one_thread_per_rank(findings.device), device_faults("probe h2d"):
+        with _one_thread_per_rank(findings.device):
             _Run(settings, findings, nvml, progress).all()
 
 

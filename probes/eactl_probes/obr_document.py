@@ -21,11 +21,13 @@ from eactl.model.footprint import footprint
 from eactl.model.gpus import find_gpu
 from eactl.model.obr import ObrPoint, ObrResult, Verdict, obr_points
 from eactl.model.workingset import gamma_gpu, gamma_host, working_set_bytes
+from eactl.units import GIB
 from eactl_probes.h2d_document import h2d_fields
 from eactl_probes.notices import Notices
 from eactl_probes.obr import ObrFindings
 from eactl_probes.obr_settings import ObrSettings
 from eactl_probes.prefill_document import prefill_fields
+from eactl_probes.restore_logs import RestoreLog
 
 
 def obr_fields(settings: ObrSettings, findings: ObrFindings, status: str) -> dict[str, Any]:
@@ -44,6 +46,7 @@ def obr_fields(settings: ObrSettings, findings: ObrFindings, status: str) -> dic
         "status": status,
         "device": (h2d or prefill or {}).get("device"),
         "device_name": (h2d or prefill or {}).get("device_name"),
+        "gpu": settings.peak.name,
         "model": settings.model,
         "tp": settings.tp,
         "kv_dtype": settings.kv_dtype,
@@ -54,8 +57,7 @@ def obr_fields(settings: ObrSettings, findings: ObrFindings, status: str) -> dic
         "flop_per_host_byte_basis": basis,
         "h2d": h2d,
         "prefill": prefill,
-        "log": None if findings.log is None else {"events": findings.log.events, "kinds": sorted(findings.log.kinds),
-                                                  "load_gib_s": [rate / (1 << 30) for rate in findings.log.load_rates]},
+        "log": _log(findings.log) if findings.log else None,
         "warnings": notices.entries,
     }  # fmt: skip
 
@@ -118,7 +120,7 @@ def _no_answer(notices: Notices) -> dict[str, Any]:
 def _partial_figures(findings: ObrFindings) -> dict[str, Any]:
     """What is known of the figures of an interrupted run, under the names of ObrResult.fields."""
     known = {
-        "bandwidth_gib_s": findings.bandwidth.scaled(1 / (1 << 30)) if findings.bandwidth else None,
+        "bandwidth_gib_s": findings.bandwidth.scaled(1 / GIB) if findings.bandwidth else None,
         "overhead_us": findings.overhead.scaled(1e6) if findings.bandwidth else None,
         "us_per_token": findings.per_token.scaled(1e6) if findings.per_token else None,
         "quadratic_us_per_token2": findings.quadratic.scaled(1e6) if findings.per_token else None,
@@ -128,6 +130,16 @@ def _partial_figures(findings: ObrFindings) -> dict[str, Any]:
         **{name: figure.value if figure else None for name, figure in known.items()},
         "sources": {name: figure.source for name, figure in known.items() if figure},
         "bands": {name: [figure.low, figure.high] for name, figure in known.items() if figure},
+    }
+
+
+def _log(log: RestoreLog) -> dict[str, Any]:
+    return {
+        "events": log.events,
+        "kinds": sorted(log.kinds),
+        "load_gib_s": [rate / GIB for rate in log.load_rates],
+        "store_gib_s": [rate / GIB for rate in log.store_rates],
+        "bytes_per_token": log.bytes_per_token,
     }
 
 

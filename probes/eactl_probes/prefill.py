@@ -97,8 +97,8 @@ def measure_bound(
 ) -> None:
     """Measure the matrix rate of this device and derive the bound. Raises CannotRunHereError without torch."""
     findings.device = choose_device(device, findings.notices, "probe prefill")
-    _note_neighbours(findings)
     with device_faults("probe prefill"):
+        _note_neighbours(findings)
         findings.environment |= environment(findings.device)
         rate = measure_matrix_rate(findings.device, preferred_dtype(findings.device), seconds, progress)
     findings.matrix_rate = rate
@@ -121,8 +121,8 @@ def measure_layers(
     Raises CannotRunHereError without torch, the device, or memory for the weights of one layer.
     """
     findings.device = choose_device(device, findings.notices, "probe prefill")
-    _note_neighbours(findings)
     with device_faults("probe prefill"):
+        _note_neighbours(findings)
         _time_layers(findings, findings.device, decoder, tp, lengths, seconds, quick=quick, progress=progress)
 
 
