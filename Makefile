@@ -64,10 +64,10 @@ docs-check: $(VENV)/.stamp-dev  ## Compare them with the code, byte for byte
 bench: $(VENV)/.stamp-dev  ## Measure speed and memory: ratios, each within one run
 	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(py) "$$script"; echo; done
 
-probe-gpu: $(VENV)/.stamp-dev  ## On a machine with a GPU: its tests, and all probes once, into gpu-measurements/
+probe-gpu: $(VENV)/.stamp-dev  ## On a machine with a GPU: all probes once, into gpu-measurements/, then its tests
 	$(pip) install -e '.[dev,probes]'
-	$(py) -m pytest tests/gpu
 	$(py) -m tests.gpu.measure gpu-measurements
+	$(py) -m pytest tests/gpu
 
 clean:  ## Remove what make and the tools wrote
 	rm -rf $(VENV) $(ENGINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

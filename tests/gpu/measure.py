@@ -1,4 +1,7 @@
-"""The whole set of probes on this GPU machine, once: JSON into a folder, a block for docs/measurements.md on stdout."""
+"""The whole set of probes on this GPU machine, once: JSON into a folder, a block for docs/measurements.md on stdout.
+
+Run as ``python -m tests.gpu.measure [FOLDER]``; a torch that is there already will do, nothing is installed.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,25 @@ def main() -> None:
         seconds = time.monotonic() - begin
         command = " ".join(("eactl probe", *arguments))
         if result.returncode != 0:
-            lines.append(f"| `{command}` | {seconds:.0f} | failed: {result.stderr.strip().splitlines()[-1]} |")
+            last = (result.stderr.strip().splitlines() or [f"status {result.returncode}"])[-1]
+            lines.append(f"| `{command}` | {seconds:.0f} | failed: {last} |")
             continue
         lines.append(f"| `{command}` | {seconds:.0f} | {_summary(json.loads(path.read_bytes()))} |")
-    print("\n".join(["| command | s | result |", "|---|---|---|", *lines]))
+    print("\n".join([_machine(folder), "", "| command | s | result |", "|---|---|---|", *lines]))
+
+
+def _machine(folder: Path) -> str:
+    """The heading of the block: GPUs, driver, processor, memory, torch and date, as the documents have them."""
+    documents = [json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    host: dict[str, Any] = next((d for d in documents if d["schema"] == "eactl.host/1"), {})
+    names = [gpu["name"] for gpu in host.get("gpus", [])]
+    parts = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)] or ["no GPU"]
+    parts += [f"driver {host['driver']}"] if host.get("driver") else []
+    if memory := host.get("memory"):
+        parts.append(f"{memory['cpu']}, {memory['cpus_usable']} CPUs, {memory['total_bytes'] / (1 << 30):.0f} GiB")
+    versions = {d["environment"]["torch"] for d in documents if "torch" in d.get("environment", {})}
+    parts += [f"torch {version}" for version in sorted(versions)]
+    return f"## {'; '.join(parts)} ({time.strftime('%Y-%m-%d')})"
 
 
 def _summary(document: dict[str, Any]) -> str:
