@@ -96,7 +96,7 @@ def _further(checked: Checked, sums: Totals, question: Question) -> Iterable[Not
     prices = question.settings.prices
     if prices.prefill_s is None:
         yield Notice(
-            SECONDS_CODE, "amortised_s_per_turn and other seconds are not known: there is no prefill rate",
+            SECONDS_CODE, "seconds (amortised_s_per_turn and others) are not known: there is no prefill rate",
             "give --obr FILE (eactl probe obr -o FILE) or --prefill-us-per-token",
         )  # fmt: skip
     if question.condensers and len(checked.histories) < len(checked.sessions):

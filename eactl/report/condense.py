@@ -81,45 +81,56 @@ def ledger_sentence(cause: CauseTotal, result: CheckResult) -> str:
         return f"{text}; it never pays."
     verdict = "pays" if cause.break_even_turns <= stayed else "does not pay"
     return (
-        f"{text}; that pays after {_many(cause.break_even_turns, 'turn')} with the shorter prompt (a reused token at "
+        f"{text}; that pays after {many(cause.break_even_turns, 'turn')} with the shorter prompt (a reused token at "
         f"{result.reused_cost:g} of a fresh one), and the edits stayed {stayed:.1f} turns: it {verdict}."
     )
 
 
 def _facts(result: CheckResult, width: int) -> str:
+    return "\n".join(_wrapped(f"{name:<11}{text}", width, hanging=" " * 11) for name, text in facts(result))
+
+
+def facts(result: CheckResult) -> Iterator[tuple[str, str]]:
+    """What the log holds and what of it can be reused, as names and short texts."""
     sums = result.summary
     if not sums.requests:
-        return ""
-    lines = [
-        f"Log        {_many(sums.requests, 'request')} in {_many(len(result.sessions), 'session')}, "
-        f"{human_count(sums.prompt_tokens)} prompt tokens ({counted_how(result)})"
-    ]
+        return
+    yield (
+        "Log",
+        f"{many(sums.requests, 'request')} in {many(len(result.sessions), 'session')}, "
+        f"{human_count(sums.prompt_tokens)} prompt tokens ({counted_how(result)})",
+    )
     if sums.prompt_tokens:
         low, high = (n / sums.prompt_tokens for n in (sums.reusable_tokens_lower, sums.reusable_tokens_upper))
         span = f"{high:.1%}"
         if high - low >= 0.0005:
             span = f"{low:.1%} to {high:.1%} ({sums.reusable_tokens_lower:,} to {sums.reusable_tokens_upper:,} tokens)"
         shared = ", heads shared by sessions included" if sums.shared_tokens and len(result.sessions) > 1 else ""
-        lines.append(f"Reusable   {span} in whole chunks of {result.chunk_tokens}{shared}, if all stays resident")
+        yield "Reusable", f"{span} in whole chunks of {result.chunk_tokens}{shared}, if all stays resident"
     if sums.cached_tokens is not None and sums.prompt_tokens:
-        lines.append(f"Measured   {sums.cached_tokens / sums.prompt_tokens:.1%} of the prompt tokens came from the "
-                     "provider's cache")  # fmt: skip
+        share = sums.cached_tokens / sums.prompt_tokens
+        yield "Measured", f"{share:.1%} of the prompt tokens came from the provider's cache"
     if sums.breaks:
         seconds = f", {sums.amortised_s_per_turn:.3g} s" if sums.amortised_s_per_turn is not None else ""
         every = ""
         if sums.turns_between_breaks is not None:
             often = f"{sums.turns_between_breaks:g} turns" if sums.turns_between_breaks > 1 else "turn"
             every = f"; a break every {often}"
-        lines.append(f"Cost       {sums.amortised_tokens_per_turn:,.0f} tokens{seconds} per turn, "
-                     f"{_many(sums.chunks_lost, 'whole chunk')} lost{every}")  # fmt: skip
+        yield (
+            "Cost",
+            f"{sums.amortised_tokens_per_turn:,.0f} tokens{seconds} per turn, "
+            f"{many(sums.chunks_lost, 'whole chunk')} lost{every}",
+        )
     if sums.isolation_tokens:
         size = f", {human_bytes(sums.isolation_bytes_rank)} per rank" if sums.isolation_bytes_rank is not None else ""
         tokens = human_count(sums.isolation_tokens)
-        lines.append(f"Isolation  salts and adapters keep {tokens} tokens of the same text apart{size}")
+        yield "Isolation", f"salts and adapters keep {tokens} tokens of the same text apart{size}"
     if sums.side_calls:
-        lines.append(f"Beside     {_many(sums.side_calls, 'call')} beside their conversation, "
-                     f"{human_count(sums.side_tokens)} prompt tokens, {_reused(sums.side_stable_tokens)}")  # fmt: skip
-    return "\n".join(_wrapped(line, width, hanging=" " * 11) for line in lines)
+        yield (
+            "Beside",
+            f"{many(sums.side_calls, 'call')} beside their conversation, "
+            f"{human_count(sums.side_tokens)} prompt tokens, {_reused(sums.side_stable_tokens)}",
+        )
 
 
 def counted_how(result: CheckResult) -> str:
@@ -131,7 +142,8 @@ def counted_how(result: CheckResult) -> str:
     return f"as counted in the log for {counted:,} requests, {ours} for the others" if counted else ours
 
 
-def _many(count: int, what: str) -> str:
+def many(count: int, what: str) -> str:
+    """``1 turn``, ``2 turns``."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -144,12 +156,12 @@ def _cause(number: int, cause: CauseTotal, result: CheckResult, width: int) -> s
     title = (
         f"{number}. {cause.cause}: {cause.kinds[0]}" if cause.kinds and cause.kinds[0] else f"{number}. {cause.cause}"
     )
-    more = f" (and {_many(len(cause.kinds) - 1, 'more kind')})" if len(cause.kinds) > 1 else ""
+    more = f" (and {many(len(cause.kinds) - 1, 'more kind')})" if len(cause.kinds) > 1 else ""
     times = "once" if cause.breaks == 1 else f"{cause.breaks:,} times"
     lines = [
         f"{title}{more}",
-        f"{_INDENT}{times} in {_many(cause.sessions, 'session')}: {human_count(cause.lost_tokens)} tokens lost "
-        f"({cause.lost_tokens / total if total else 0:.1%} of all), {_many(cause.chunks_lost, 'whole chunk')}",
+        f"{_INDENT}{times} in {many(cause.sessions, 'session')}: {human_count(cause.lost_tokens)} tokens lost "
+        f"({cause.lost_tokens / total if total else 0:.1%} of all), {many(cause.chunks_lost, 'whole chunk')}",
         _wrapped(f"{'at' if cause.breaks == 1 else 'worst at'} {place(cause.worst)}", width, _INDENT),
     ]
     lines += [f"{_INDENT}{_INDENT}{label:<4}{text}" for label, text in quoted(cause.worst.where)]
@@ -235,25 +247,33 @@ def _strategies(result: CheckResult, width: int) -> str:
     if not result.strategies:
         return ""
     rows, headers = strategy_rows(result.strategies)
-    note = (
+    return f"Condensers\n{table(rows, headers)}\n{_wrapped(strategy_note(result), width)}"
+
+
+def strategy_note(result: CheckResult) -> str:
+    """What the columns of the table of condensers mean."""
+    return (
         "What each condenser would have sent for the same messages. Hit rate: stable share of the prompt tokens; own "
         "calls: prompt tokens of the condenser's own requests; again/turn: tokens computed again, amortised; pays "
         f"after: turns per edit; cost: a reused token counts {result.reused_cost:g}; what an agent forgets is not in "
         "it."
     )
-    return f"Condensers\n{table(rows, headers)}\n{_wrapped(note, width)}"
 
 
 def _hysteresis(result: CheckResult, width: int) -> str:
+    return _wrapped(window_sentence(result), width)
+
+
+def window_sentence(result: CheckResult) -> str:
+    """Cutting at every turn against cutting in steps; empty where nothing slides."""
     steps = result.hysteresis
     if steps is None:
         return ""
-    return _wrapped(
+    return (
         f"The window slides: at a budget of {steps.budget_tokens:,} tokens and {steps.growth_tokens_per_turn:,} new "
         f"tokens per turn, cutting at every turn computes {steps.every_turn_tokens_per_turn:,.0f} tokens again each "
         f"time. Growing to {steps.high:g} times the budget and then cutting to {steps.low:g} times does so every "
-        f"{steps.turns_between_steps} turns: {steps.stepwise_tokens_per_turn:,.0f} tokens per turn.",
-        width,
+        f"{steps.turns_between_steps} turns: {steps.stepwise_tokens_per_turn:,.0f} tokens per turn."
     )
 
 
@@ -263,9 +283,9 @@ def _against(result: CheckResult, width: int) -> str:
         return ""
     rows, headers = strategy_rows(comparison.rows, pays=False)
     rest = comparison.only_here + comparison.only_there
-    left_out = f", {_many(rest, 'task')} in one log only" if rest else ""
+    left_out = f", {many(rest, 'task')} in one log only" if rest else ""
     return (
-        f"Against, over {_many(comparison.tasks, 'task')}{left_out}\n{table(rows, headers)}\n"
+        f"Against, over {many(comparison.tasks, 'task')}{left_out}\n{table(rows, headers)}\n"
         f"{_wrapped(comparison.verdict, width)}"
     )
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from eactl.cli import run
+from eactl.condense.result import Turn
+from eactl.report.condense_chart import turn_chart
 from tests.condense.chats import SYSTEM, Message, exchange, growing, system, user
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "inputs"
@@ -360,3 +362,33 @@ def test_requests_with_an_empty_prompt_are_left_out_and_counted(
     captured = capsys.readouterr()
     assert json.loads(captured.out)["summary"]["requests"] == 2
     assert "1 request holds neither text nor a count of cached tokens and was left out" in captured.err
+
+
+def test_the_page_explains_itself_to_those_who_know_nothing_of_it(clock: Path, tmp_path: Path) -> None:
+    target = tmp_path / "r.html"
+    assert check(clock, "--html", target) == 0
+    page = Page()
+    page.feed(target.read_text())
+    text = re.sub(r"\s+", " ", page.text)
+    assert text.index("3 of 4 requests break the prefix") < text.index("An inference server keeps what it computed")
+    for said in ("clock.jsonl", "Reusable", "stable: unchanged since the previous turn", "prompt tokens",
+                 "Breaks at turns 1, 2, 3: changing-value: clock with second granularity", "All turns as a table",
+                 "To do:"):  # fmt: skip
+        assert said in text
+    style = target.read_text().partition("<style>")[2].partition("</style>")[0]
+    # Dark mode: every colour of the light palette has its counterpart; a chart on a phone is scrolled, not shrunk.
+    light, dark = re.findall(r":root\{(.*?)\}", style, flags=re.DOTALL)
+    assert set(re.findall(r"--\w+", light)) == set(re.findall(r"--\w+", dark))
+    assert "min-width:40rem" in style and "overflow-x:auto" in style
+
+
+@pytest.mark.parametrize("highest", [1, 2, 7, 59, 61, 360, 5_906, 99_999, 100_001, 1_234_567])
+def test_the_axis_of_a_chart_has_round_numbers_and_room_for_every_bar(highest: int) -> None:
+    turn = Turn("s", 0, highest, 0, 0, "first-call")
+    svg = ET.fromstring(re.findall(r"<svg.*?</svg>", turn_chart([turn]), flags=re.DOTALL)[0])  # noqa: S314 - our own page
+    ticks = svg.findall("line")
+    assert 3 <= len(ticks) <= 7 or highest == 1
+    top, base = float(ticks[-1].get("y1", 0)), float(ticks[0].get("y1", 0))
+    [bar] = svg.findall("g/rect")
+    assert top <= float(bar.get("y", 0)) < base
+    assert float(bar.get("height", 0)) > 0.4 * (base - top)

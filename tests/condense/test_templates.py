@@ -135,7 +135,7 @@ def test_a_template_that_refuses_a_request_is_said_and_the_messages_are_compared
 
 
 def test_options_that_a_request_hands_to_the_template_are_its_own() -> None:
-    """vLLM's ``chat_template_kwargs``: thinking switched off in the log breaks the prefix as if it were the server's."""
+    """vLLM's ``chat_template_kwargs``: thinking switched off in a log breaks the prefix as if on the server."""
     logged = session(growing(3))
     for each in logged:
         each.template_options = {"enable_thinking": False}
