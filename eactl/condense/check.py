@@ -87,6 +87,8 @@ def check(
                 histories.append((session.session, history))
     unmeasured = sum(tracker.unmeasured for tracker in trackers.values())
     notices = list(facts.notices(unmeasured, tokenizer))
+    if renderer is not None:
+        renderer.judge()
     if renderer is not None and renderer.refused:
         text = f"the template refused {renderer.refused:,} requests, which were compared by their messages"
         notices.append(Notice("template-refused", f"{text}: {renderer.why}", "check --chat-template"))

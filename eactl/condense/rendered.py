@@ -7,7 +7,7 @@ vanish at a new user message; tools may move. The messages are equal then, and o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -20,7 +20,7 @@ from eactl.condense.segments import Prompt, Segment
 from eactl.condense.values import changed_value
 from eactl.errors import TraceError
 from eactl.trace.chat import RAW_ROLE, ChatRequest
-from eactl.trace.templates import ChatTemplate
+from eactl.trace.templates import ChatTemplate, TemplateError
 from eactl.trace.tokens import HuggingFaceTokenizer, Tokenizer
 
 _MOST_PIECES = 50_000
@@ -29,10 +29,11 @@ _MOST_FRAME = 64
 
 @dataclass
 class Renderer:
-    """Renders requests; ``refused`` counts those that the template would not take."""
+    """Renders requests; ``refused`` of ``asked`` are those that the template would not take."""
 
     template: ChatTemplate
     tokenizer: Tokenizer
+    asked: int = 0
     refused: int = 0
     why: str = ""
     _known: dict[str, Segment] = field(default_factory=dict)
@@ -44,13 +45,19 @@ class Renderer:
             self._boundary = re.compile("|".join(map(re.escape, longest_first)))
 
     def render(self, request: ChatRequest) -> Rendered | None:
-        """The prompt as sent, or None when the template refuses it (counted)."""
+        """The prompt as sent, or None when the template refuses it (counted).
+
+        Raises TemplateError when the template could take no other prompt either.
+        """
+        self.asked += 1
         try:
             text = self.template.render(
                 request.messages, request.tools, now_s=request.arrival_s, where=request.where,
                 options=request.template_options,
             )  # fmt: skip
-        except TraceError as error:
+        except TemplateError as error:
+            if not error.others_may:
+                raise
             self.refused += 1
             self.why = self.why or str(error)
             return None
@@ -65,7 +72,9 @@ class Renderer:
                 self.cut(self.template.render(messages, None), ChatRequest(None, messages)).tokens
                 for messages in (turns[:3], turns)
             )
-        except TraceError:
+        except TemplateError as error:
+            if not error.others_may:
+                raise
             return otherwise
         frame = (long - short) // 2 - len(self.tokenizer.encode(word))
         return frame if 0 <= frame <= _MOST_FRAME else otherwise
@@ -77,8 +86,13 @@ class Renderer:
                 request.messages, request.tools, add_generation_prompt=False, now_s=request.arrival_s,
                 where=request.where, options=request.template_options,
             )  # fmt: skip
-        except TraceError:
+        except TemplateError:
             return None
+
+    def judge(self) -> None:
+        """Raise TraceError if the template has taken none of the requests."""
+        if self.asked and self.refused == self.asked:
+            raise TraceError(f"the template took none of {self.asked:,} requests, the first: {self.why}")
 
     def cut(self, text: str, request: ChatRequest) -> Rendered:
         """``text`` in pieces that no token crosses, encoded once each."""
@@ -161,7 +175,7 @@ def template_finding(old: Rendered, new: Rendered, before: ChatRequest, after: C
     return Finding("render-order", "the template renders earlier messages otherwise", gone, came)
 
 
-def message_at(messages: list[dict[str, object]], text: str, cut: int) -> int | None:
+def message_at(messages: Sequence[dict[str, object]], text: str, cut: int) -> int | None:
     """The message in whose rendering character ``cut`` of ``text`` lies, found by the messages' own texts in order."""
     reached, found = 0, None
     for number, message in enumerate(messages):

@@ -86,7 +86,7 @@ def render(template: jinja2.Template, request: dict[str, Any], longest: int) -> 
 
 
 def answer(work: Callable[[], Any]) -> dict[str, Any]:
-    """The result of ``work``, or what went wrong in one line."""
+    """The result of ``work``, or what went wrong in one line, and whether other messages may fare better."""
     try:
         return {"text": work()}
     except SecurityError as error:
@@ -94,13 +94,13 @@ def answer(work: Callable[[], Any]) -> dict[str, Any]:
     except jinja2.TemplateSyntaxError as error:
         return {"error": f"the template is not valid jinja2 (line {error.lineno}: {error.message})"}
     except jinja2.TemplateError as error:
-        return {"error": f"the template refuses these messages ({error.message or error})"}
+        return {"error": f"the template refuses these messages ({error.message or error})", "others": True}
     except MemoryError:
         return {"error": "the template uses too much memory"}
     except RecursionError:
-        return {"error": "the template or the messages are nested too deeply"}
+        return {"error": "the template or the messages are nested too deeply", "others": True}
     except Exception as error:
-        return {"error": f"the template fails ({type(error).__name__}: {str(error)[:300]})"}
+        return {"error": f"the template fails ({type(error).__name__}: {str(error)[:300]})", "others": True}
 
 
 def main() -> None:

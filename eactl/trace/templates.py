@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ LONGEST_CHARS = 64 << 20
 _START_S = 30.0
 _WORKER = Path(__file__).with_name("template_worker.py")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+class TemplateError(TraceError):
+    """A prompt could not be rendered; ``others_may`` says whether that may be its messages' fault."""
+
+    def __init__(self, what: str, *, where: str, hint: str, others_may: bool = False) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.others_may = others_may
 
 
 class ChatTemplate:
@@ -72,13 +81,13 @@ class ChatTemplate:
         return None
 
     def render(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, *,
+        self, messages: Sequence[dict[str, Any]], tools: list[dict[str, Any]] | None = None, *,
         add_generation_prompt: bool = True, now_s: float | None = None, where: str = "",
         options: dict[str, Any] | None = None,
     ) -> str:  # fmt: skip
         """The prompt as text: with ``add_generation_prompt`` as the server sends it, without as history.
 
-        ``options`` are further variables (``enable_thinking``). Raises TraceError when the template refuses the
+        ``options`` are further variables (``enable_thinking``). Raises TemplateError when the template refuses the
         messages, fails, or takes too much time or memory.
         """
         variables = {
@@ -130,17 +139,20 @@ class _Worker:
             raise
 
     def ask(self, message: dict[str, Any], within_s: float, where: str) -> str:
-        """The text that comes back. Raises TraceError for an error or none within ``within_s`` seconds."""
+        """The text that comes back. Raises TemplateError for an error or none within ``within_s`` seconds."""
         reply = self._exchange(_line(message), time.monotonic() + within_s)
         if reply is None:
             running = self._process.poll() is None
             self.stop()
             if running:
-                raise TraceError(f"the chat template takes more than {within_s:g} s", where=where,
-                                 hint="look at the template: it may loop without end")  # fmt: skip
-            raise TraceError("the chat template's process died", where=where, hint="it may use too much memory")
+                raise TemplateError(f"the chat template takes more than {within_s:g} s", where=where,
+                                    hint="look at the template: it may loop without end")  # fmt: skip
+            raise TemplateError("the chat template's process died", where=where, hint="it may use too much memory")
         if "error" in reply:
-            raise TraceError(reply["error"], where=where, hint="check --chat-template against the messages of the log")
+            raise TemplateError(
+                reply["error"], where=where, hint="check --chat-template against the messages of the log",
+                others_may=bool(reply.get("others")),
+            )  # fmt: skip
         return str(reply["text"])
 
     def _exchange(self, data: bytes, deadline: float) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,7 @@ def words_model(folder: Path) -> Path:
     """A model whose tokens are the words, and whose template writes messages one after the other: countable by hand."""
     tokenizers = pytest.importorskip("tokenizers")
     pytest.importorskip("jinja2")
-    names = [f"{part}{n}" for part in "smfn" for n in range(50 * K)]
+    names = [f"{part}{n}" for part, count in (("s", 2), ("m", 48), ("f", 3), ("n", 1)) for n in range(count * K)]
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({name: n for n, name in enumerate(names)}, "s0"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     folder.mkdir()
@@ -277,3 +278,52 @@ def test_all_condensers_are_compared_in_seconds_by_a_saved_obr(
     for header in ("mean prompt", "hit rate", "own calls", "again/turn", "pays after", "seconds"):
         assert header in out
     assert "what an agent forgets is not in it" in re.sub(r"\s+", " ", out)
+
+
+HOSTILE = {
+    "attributes": ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "reaches for what it must not see"),
+    "imports": ("{{ cycler.__init__.__globals__.os.popen('id').read() }}", "reaches for what it must not see"),
+    "a file": ("{% include '/etc/passwd' %}", "took none of 3 requests, the first: the template fails"),
+    "memory": ("{{ 'a' * 10**10 }}", "uses too much memory"),
+    "itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply"),
+    "no jinja": ("{% for %}", "is not valid jinja2"),
+    "a template that refuses all": ("{{ raise_exception('no tools here') }}", "refuses these messages (no tools here)"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_template_that_reaches_for_what_is_not_its_own_is_refused_with_its_reason(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jinja2")
+    template, reason = HOSTILE[name]
+    (tmp_path / "t.jinja").write_text(template)
+    log = write(tmp_path / "log.jsonl", lines(*growing(3)))
+    assert check(log, "--chat-template", tmp_path / "t.jinja") == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and reason in captured.err and "root:" not in captured.err
+
+
+def test_a_bomb_in_place_of_a_log_is_refused_unopened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile(tmp_path / "bomb.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", '{"version": 2, "eval": {"task": "t", "model": "m"}}')
+        archive.writestr("samples/1_epoch_1.json", b"a" * (1 << 20))
+        archive.filelist[-1].file_size = 3 << 30  # what the archive's directory says of a real one
+    assert check(tmp_path / "bomb.eval") == 2
+    assert "the archive would unpack to 3072 MiB" in capsys.readouterr().err
+
+
+def test_every_exit_status_of_the_contract(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = write(tmp_path / "log.jsonl", headed(*(f"Time: 2026-09-30T12:00:{n:02}Z\n{SYSTEM}" for n in (1, 2, 3))))
+    assert check(log) == 0
+    target = tmp_path / "out.json"
+    assert check(log, "--fail-under", "0.5", "-o", target, "--annotate", "github") == 1
+    # Below the threshold the document and the annotations are there all the same.
+    assert json.loads(target.read_text())["summary"]["breaks"] == 2
+    assert capsys.readouterr().out.count("::warning ") == 2
+    assert check(log, "-o", target) == 2
+    assert f"{target} exists" in capsys.readouterr().err
+    assert check(log, "-o", target, "--force", "--fail-under", "0.01") == 0
+    assert check(tmp_path / "none.jsonl") == 2 and check(log, "--chunk-tokens", "0") == 2
+    assert check(log, "--format", "mooncake-and-a-half") == 2
+    assert capsys.readouterr().err.count("eactl: error: ") == 3

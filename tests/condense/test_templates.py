@@ -11,7 +11,7 @@ pytest.importorskip("jinja2", reason="chat templates need jinja2")
 from eactl.condense.check import Checked, CheckSettings, check
 from eactl.condense.result import Turn
 from eactl.trace.chat import ChatRequest
-from eactl.trace.templates import ChatTemplate
+from eactl.trace.templates import ChatTemplate, TemplateError
 from tests.condense.chats import SYSTEM, Words, assistant, exchange, growing, session, system, tool, user
 
 # In the manner of Qwen3: reasoning is shown after the last user message only; with thinking off the generation prompt
@@ -144,3 +144,14 @@ def test_options_that_a_request_hands_to_the_template_are_its_own() -> None:
     assert [(turn.cause, turn.lost_tokens) for turn in by_request] == [
         (turn.cause, turn.lost_tokens) for turn in by_server
     ]
+
+
+def test_a_template_that_never_ends_stops_the_check_at_the_first_prompt() -> None:
+    template = ChatTemplate(
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", render_s=1
+    )
+    try:
+        with pytest.raises(TemplateError, match="takes more than 1 s"):
+            check(session(growing(50)), CheckSettings(), Words(), template)
+    finally:
+        template.close()
