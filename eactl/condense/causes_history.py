@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from eactl.condense.diff import Change
 from eactl.condense.finding import Finding
@@ -143,5 +144,5 @@ def _parts(count: int, change: Change) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
-def _later(segments: list[Segment], wanted: Segment, index: int) -> bool:
+def _later(segments: Sequence[Segment], wanted: Segment, index: int) -> bool:
     return any(segment is wanted for segment in segments[index + 1 :])

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eactl.condense.pieces import Piece
-from eactl.condense.segments import Prompt, Segment, first_difference
+from eactl.condense.segments import Prompt, Segment
 from eactl.condense.values import alikeness, common_prefix
+from eactl.trace.growing import first_difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Change:
 
     before: Prompt
     after: Prompt
-    old: list[Segment]
+    old: Sequence[Segment]
     index: int
     piece: int
     offset: int
@@ -31,7 +32,7 @@ class Change:
     appended: tuple[int, ...]
 
     @property
-    def new(self) -> list[Segment]:
+    def new(self) -> Sequence[Segment]:
         return self.after.segments
 
     @property
@@ -66,11 +67,11 @@ class Change:
 def find_change(before: Prompt, after: Prompt) -> Change | None:
     """The first difference, or None when ``after`` only adds to what was processed (or repeats a part of it)."""
     index = first_difference(before.segments, after.segments)
-    old = before.segments if before.response is None else [*before.segments, before.response]
     if index == len(before.segments) and (before.response is None or _same_or_dropped(before.response, after, index)):
         return None
     if index == len(after.segments):
         return None  # a repeat, or a step back: nothing has to be computed again
+    old = before.segments if before.response is None else [*before.segments, before.response]
     piece, offset = _inside(old[index], after.segments[index])
     kept = _kept(old, after.segments, index)
     last_old, last_new = kept[-1] if kept else (index - 1, index - 1)

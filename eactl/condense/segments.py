@@ -1,8 +1,9 @@
 """A request as an ordered list of segments: tools, system, messages, each with its text and tokens.
 
 Segments are compared by identity: within one session equal segments are one object (see SegmentPool), so that
-finding where two prompts part costs one pointer comparison per message, and only the first message that differs is
-looked at by characters.
+finding where two prompts part costs at most one pointer comparison per message, and only the first message that
+differs is looked at by characters. A prompt that only adds to the one before shares its segments (Grown): it costs
+what it adds.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import accumulate, compress, count
-from operator import is_not
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from eactl.condense.pieces import ATTACHMENT_TOKENS, Piece, message_pieces, order_is_no_matter, tool_pieces
 from eactl.trace.chat import RAW_ROLE, ChatRequest
+from eactl.trace.growing import Grown, first_difference, first_unequal
 from eactl.trace.tokens import Tokenizer
 
 if TYPE_CHECKING:
@@ -64,13 +65,14 @@ class Prompt:
     """
 
     request: ChatRequest
-    segments: list[Segment]
-    starts: list[int]
+    segments: Sequence[Segment]
+    starts: Sequence[int]
     prompt_tokens: int
     hidden_tokens: int
     response: Segment | None
     tools_at: int | None
     rendered: Rendered | None = None
+    orderless: int = 0  # leading messages of which an equal one is rendered alike
 
     @property
     def group(self) -> Group:
@@ -129,26 +131,17 @@ class Segmenter:
 
     def prompt(self, request: ChatRequest, pool: SegmentPool, like: Prompt | None = None) -> Prompt:
         """``request`` as a Prompt; messages that are the same objects as in ``like`` are not looked at again."""
-        segments: list[Segment] = []
+        same = orderless = 0
         if like is not None:
-            request = _with_known_messages(request, like.request.messages)
-            same = first_difference(like.request.messages, request.messages)
-            at = like.tools_at
-            segments = like.segments[:same] if at is None else (like.segments[:at] + like.segments[at + 1 :])[:same]
-        for message in request.messages[len(segments) :]:
-            segments.append(self._segment(str(message.get("role") or "user"), message_pieces(message), pool))
-        while segments and segments[-1].role == "assistant" and not segments[-1].pieces:
-            segments.pop()  # a placeholder for the answer that is being asked for
-        tools_at = None
-        if request.tools:
-            tools_at = 0 if self.tools_first else _leading_system(segments)
-            segments.insert(tools_at, self._segment("tools", tool_pieces(request.tools), pool))
+            request, same, orderless = _with_known_messages(request, like)
+        segments, tools_at = self._segments(request, pool, like, same)
         response = None
         if request.response is not None:
             response = self._segment("assistant", message_pieces(request.response), pool)
         known = 0 if like is None else first_difference(like.segments, segments)
-        starts = [0] if like is None else like.starts[: known + 1]
-        starts.extend(accumulate((segment.tokens for segment in segments[known:]), initial=starts.pop()))
+        starts = Grown((0,)) if like is None else Grown.of(like.starts).upto(known + 1)
+        added = accumulate((segment.tokens for segment in segments[known:]), initial=starts[known])
+        starts = starts.grown(list(added)[1:])
         visible = starts[-1]
         usage = request.usage
         rendered = None
@@ -167,7 +160,37 @@ class Segmenter:
         else:
             total = visible + hidden
         hidden = min(hidden, max(0, total - 1))
-        return Prompt(request, segments, starts, total, hidden, response, tools_at, rendered)
+        return Prompt(request, segments, starts, total, hidden, response, tools_at, rendered, orderless)
+
+    def _segments(
+        self, request: ChatRequest, pool: SegmentPool, like: Prompt | None, same: int
+    ) -> tuple[Grown[Segment], int | None]:
+        """The segments of ``request``, of whose messages the first ``same`` are those of ``like``; the tools' place."""
+        tools = self._segment("tools", tool_pieces(request.tools), pool) if request.tools else None
+        kept: Grown[Segment] = Grown()
+        kept_tools = None
+        if like is not None:
+            kept, at = Grown.of(like.segments), like.tools_at
+            same = min(same, len(kept) - (at is not None))
+            if at is None:
+                kept = kept.upto(same)
+            elif tools is kept[at] and (same > at or self.tools_first):
+                kept, kept_tools = kept.upto(same + 1), at
+            else:
+                kept = Grown((kept[:at] + kept[at + 1 :])[:same])
+        new = [
+            self._segment(str(message.get("role") or "user"), message_pieces(message), pool)
+            for message in request.messages[same:]
+        ]
+        while new and _is_placeholder(new[-1]):
+            new.pop()
+        while not new and kept and _is_placeholder(kept[-1]):
+            kept = kept.upto(len(kept) - 1)
+        segments = kept.grown(new)
+        if tools is None or kept_tools is not None:
+            return segments, kept_tools
+        at = 0 if self.tools_first else _leading_system(segments)
+        return Grown((*segments[:at], tools, *segments[at:])), at
 
     def _segment(self, role: str, pieces: tuple[Piece, ...], pool: SegmentPool) -> Segment:
         key = hash((role, *((piece.kind, piece.text) for piece in pieces)))
@@ -183,29 +206,28 @@ class Segmenter:
         return segment
 
 
-def first_difference(old: Sequence[object], new: Sequence[object]) -> int:
-    """Index of the first object that is not the same in both, or the shorter length."""
-    return next(compress(count(), map(is_not, old, new)), min(len(old), len(new)))
-
-
-def _with_known_messages(request: ChatRequest, known: Sequence[dict[str, Any]]) -> ChatRequest:
-    """The request with the known objects in place of equal ones at its head.
+def _with_known_messages(request: ChatRequest, like: Prompt) -> tuple[ChatRequest, int, int]:
+    """The request with the known objects in place of equal ones at its head; how many these are, and ``orderless``.
 
     A log of whole requests repeats every message on every line: the copies are let go at once, and comparing them
     costs a comparison of memory, not taking them apart.
     """
-    messages = request.messages
+    known, messages = like.request.messages, request.messages
     same = first_difference(known, messages)
-    end, limit = same, min(len(known), len(messages))
-    while end < limit and (
-        known[end] is messages[end] or (known[end] == messages[end] and order_is_no_matter(messages[end]))
-    ):
+    equal = first_unequal(known, messages, same)
+    end = max(same, min(like.orderless, equal))
+    while end < equal and order_is_no_matter(messages[end]):
         end += 1
-    if end == same:
-        return request
-    request = copy(request)
-    request.messages = [*known[:end], *messages[end:]]
-    return request
+    orderless = end if same <= like.orderless else min(like.orderless, end)
+    if same < end:
+        request = copy(request)
+        request.messages = Grown.of(known).upto(end).grown(messages[end:])
+    return request, end, orderless
+
+
+def _is_placeholder(segment: Segment) -> bool:
+    """It stands for the answer that is being asked for."""
+    return segment.role == "assistant" and not segment.pieces
 
 
 def _leading_system(segments: Sequence[Segment]) -> int:

@@ -273,7 +273,7 @@ def stable_tokens(before: Prompt, after: Prompt, change: Change | None, tokenize
     if change is not None:
         return min(lower + _scaled(after, _inside(change, tokenizer)), after.prompt_tokens), lower
     new = after.starts[-1] - after.starts[len(before.segments)]
-    output = min(_output_tokens(before, after), new)
+    output = min(_output_tokens(before, after, behind=len(before.segments)), new)
     if not output:
         return lower, lower
     # What a request added is stretched to its measured length: the output has its share of that.
@@ -288,12 +288,13 @@ def common_ids(old: list[int], new: list[int]) -> int:
     return int(np.argmax(np.asarray(old[:limit]) != np.asarray(new[:limit])))
 
 
-def _output_tokens(before: Prompt, after: Prompt) -> int:
-    """Counted tokens of the previous output as it stands in the new prompt; 0 if it was not sent back."""
+def _output_tokens(before: Prompt, after: Prompt, behind: int = 0) -> int:
+    """Counted tokens of the previous output as it stands in the new prompt, from segment ``behind`` on; 0 if it was
+    not sent back."""
     at = len(before.segments)
     if at < len(after.segments) and after.segments[at].role == "assistant":
         return after.segments[at].tokens
-    if before.response is not None and any(segment is before.response for segment in after.segments):
+    if before.response is not None and any(s is before.response for s in after.segments[behind:]):
         return before.response.tokens
     return 0
 

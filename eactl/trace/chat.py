@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,13 +26,14 @@ class ChatRequest:
     ``messages`` and ``tools`` are the JSON objects of the log, in the order sent, roles as in the OpenAI chat
     format (system, developer, user, assistant, tool), or one message of role ``prompt`` (RAW_ROLE) where the log
     holds the text after templating; ``response`` is the assistant message that came back. Objects are shared
-    between the requests of a session: read them, do not change them.
+    between the requests of a session: read them, do not change them. Readers that append to a history give it as
+    eactl.trace.growing.Grown, so that a turn costs what it adds.
     ``exact`` is False where the log does not hold the true prompt (hidden system prompt, edited history); what
     is known to be missing is bounded by ``hidden_tokens``. Times as in eactl.trace.call.Call.
     """
 
     session: str | None
-    messages: list[dict[str, Any]]
+    messages: Sequence[dict[str, Any]]
     tools: list[dict[str, Any]] | None = None
     response: dict[str, Any] | None = None
     usage: Usage | None = None

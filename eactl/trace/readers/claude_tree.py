@@ -13,6 +13,7 @@ from typing import Any
 from eactl.trace import chatforms
 from eactl.trace.chat import Usage
 from eactl.trace.chatforms import Message, seconds, usage_of
+from eactl.trace.growing import Grown
 
 _MAX_STEPS = 1_000_000
 
@@ -85,7 +86,7 @@ class ConversationTree:
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
         self._results: dict[str, list[str]] = {}  # response -> user lines with results of its tool calls
-        self._built: dict[str, tuple[Response, list[Message]]] = {}
+        self._built: dict[str, tuple[Response, Grown[Message]]] = {}
 
     def __contains__(self, uuid: object) -> bool:
         return isinstance(uuid, str) and uuid in self._nodes
@@ -150,22 +151,23 @@ class ConversationTree:
                 if node.at_s is not None:
                     response.arrival_s = max(response.arrival_s or 0.0, node.at_s)
 
-    def prompt(self, response: Response) -> list[Message]:
-        """All messages before ``response``; objects are shared between prompts."""
+    def prompt(self, response: Response) -> Grown[Message]:
+        """All messages before ``response``, grown from the session's latest prompt where it goes on from there."""
         built = self._built.get(response.session)
         if built is not None and built[0] is response.before:
-            messages = [*built[1], built[0].message, *response.added]
+            messages = built[1].grown((built[0].message, *response.added))
         else:
             steps: list[Response] = []
             at: Response | None = response
             while at is not None:
                 steps.append(at)
                 at = at.before
-            messages = []
+            found: list[Message] = []
             for step in reversed(steps):
-                messages += step.added
+                found += step.added
                 if step is not response:
-                    messages.append(step.message)
+                    found.append(step.message)
+            messages = Grown(found)
         self._built[response.session] = (response, messages)
         return messages
 

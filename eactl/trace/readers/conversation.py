@@ -6,6 +6,7 @@ from typing import Any
 
 from eactl.trace.chat import ChatRequest, Usage
 from eactl.trace.chatforms import Message, token_count, usage_of
+from eactl.trace.growing import Grown, first_difference
 
 
 class Conversation:
@@ -21,6 +22,7 @@ class Conversation:
         self._exact = exact
         self._ended_s: float | None = None
         self._events: list[str] = []
+        self._shown: Grown[Message] = Grown()  # the latest request's
 
     def say(self, *messages: Message) -> None:
         """Append to the conversation."""
@@ -52,13 +54,20 @@ class Conversation:
             self._events.clear()
         exact = self._exact if exact is None else exact
         made = ChatRequest(
-            session=self.session, messages=self.messages[:upto] if prompt is None else prompt, tools=self.tools,
+            session=self.session, messages=self._prompt(upto) if prompt is None else prompt, tools=self.tools,
             response=response, usage=usage, turn=self.turns, model=self.model, arrival_s=started_s, gap_s=gap,
             service_s=service, exact=exact, hidden_tokens=(0, 0) if exact else self._hidden,
             prompt_token_ids=token_ids, where=where, events=events,
         )  # fmt: skip
         self.turns += not peek
         return made
+
+    def _prompt(self, upto: int | None) -> Grown[Message]:
+        """The first ``upto`` messages, grown from what the latest request showed: messages may change until then."""
+        end = len(self.messages) if upto is None else upto
+        same = min(first_difference(self._shown, self.messages), end)
+        self._shown = self._shown.upto(same).grown(self.messages[same:end])
+        return self._shown
 
 
 def inclusive_usage(record: Any) -> Usage | None:
