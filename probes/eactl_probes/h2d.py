@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -160,7 +160,7 @@ class _Run:
         steps = 2 * len(placements) + (1 if tier else 0)
         for placement in placements:
             with buffers(copier, max(self.settings.sizes), placement, self.notices) as pair:
-                sizes = [size for size in self.settings.sizes if size <= pair.host.numel()]
+                sizes = fitting_sizes(self.settings.sizes, pair.host.numel())
                 self._wake(copier, pair)
                 for direction in _DIRECTIONS:
                     self._series(copier, pair, direction, placement, sizes, budget.share(steps))
@@ -192,8 +192,15 @@ class _Run:
         series = Series(copier.index, direction, memory, observed_node(pair.host))
         self.findings.series.append(series)
         effort = Effort(seconds / len(sizes), least=self.settings.least_samples, warm_ups=4)
-        for point in measure_series(copier, pair, series, sizes, effort):
+        for point, following in zip(measure_series(copier, pair, series, sizes, effort), [*sizes[1:], 0], strict=False):
             self.progress(f"{_label(series)} {human_bytes(point.size_bytes)}")
+            # Warm-ups and the verification are copies as well.
+            needs = (effort.least + 3) * point.samples.median_s * following / point.size_bytes
+            if needs > seconds and self.settings.sizes in (SIZES, QUICK_SIZES) and len(series.points) > 2:
+                text = f"{_label(series)}: {human_bytes(following)} and more were left out: no time for them"
+                hint = "measure again on a quiet machine, or choose the --sizes of probe h2d"
+                self.notices.add("sizes-reduced", text, hint)
+                break
         self._check(series)
 
     def _patterns(self, copier: Copier, buffers: Buffers, tier: TierShape, seconds: float) -> None:
@@ -238,7 +245,7 @@ class _Run:
             try:
                 with buffers(copier, max(_NUMA_SIZES), placement, self.notices) as pair:
                     where = observed_node(pair.host)
-                    sizes = [size for size in _NUMA_SIZES if size <= pair.host.numel()]
+                    sizes = fitting_sizes(_NUMA_SIZES, pair.host.numel())
                     for _ in measure_series(copier, pair, series, sizes, Effort(0.2, least=3, most=20)):
                         self.progress(f"NUMA node {node.index}")
             except CannotRunHereError as error:  # one full node is no reason to lose the others
@@ -285,6 +292,16 @@ class _Run:
 
 
 _DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
+
+
+def fitting_sizes(wanted: Sequence[int], room: int) -> list[int]:
+    """The sizes up to ``room`` bytes, at least two; where larger ones were wanted, ``room`` itself is the largest."""
+    sizes = {size for size in wanted if size <= room}
+    if len(sizes) < len(wanted):
+        sizes.add(room)
+    if len(sizes) < 2:
+        sizes.add(max(1, room // 16))
+    return sorted(sizes)
 
 
 def _label(series: Series) -> str:

@@ -52,7 +52,10 @@ def h2d_fields(findings: H2dFindings, status: str) -> dict[str, Any]:
     rate = restore_rate(findings)
     together = [_gib_s(rank.bandwidth.value) for rank in findings.together]
     if bandwidth is None:
-        notices.add("no-bandwidth", "fewer than two sizes were measured: no bandwidth", "run the probe to its end")
+        enough = main is not None and len(main.points) > 1
+        why = "the times do not grow with the size" if enough else "fewer than two sizes were measured"
+        hint = "measure again on a quiet machine, with larger --sizes" if enough else "run the probe to its end"
+        notices.add("no-bandwidth", f"{why}: no bandwidth", hint)
     if not findings.together:
         notices.add(
             "no-concurrent", "one rank only: nothing was copied at once", "use --ranks, or a machine with more GPUs"

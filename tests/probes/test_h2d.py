@@ -14,9 +14,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'eactl[probes]'")
 
 from eactl.errors import CannotRunHereError, UsageError  # noqa: E402
-from eactl_probes import h2d_buffers  # noqa: E402
+from eactl_probes import h2d, h2d_buffers  # noqa: E402
 from eactl_probes.copying import CpuCopier, fill, same_bytes, time_copies  # noqa: E402
-from eactl_probes.h2d import H2dFindings, H2dSettings, TierShape, measure_h2d  # noqa: E402
+from eactl_probes.h2d import H2dFindings, H2dSettings, TierShape, fitting_sizes, measure_h2d  # noqa: E402
 from eactl_probes.h2d_buffers import Placement, buffers  # noqa: E402
 from eactl_probes.h2d_document import h2d_fields, restore_rate  # noqa: E402
 from eactl_probes.h2d_series import Buffers, Series, measure_pattern, measure_series, measure_together  # noqa: E402
@@ -122,6 +122,20 @@ def test_too_little_memory_reduces_the_sizes_and_says_so(monkeypatch: pytest.Mon
     assert "largest copy 64 MiB instead of 1 GiB" in notices.entries[0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "room", "sizes"),
+    [
+        ((MIB, 64 * MIB), 64 * MIB, [MIB, 64 * MIB]),  # all fit
+        ((MIB, 1024 * MIB), 64 * MIB, [MIB, 64 * MIB]),  # the largest that can be had stands in for what cannot
+        ((256 * MIB, 1024 * MIB), 64 * MIB, [4 * MIB, 64 * MIB]),  # none fits: still a line
+    ],
+)
+def test_sizes_beyond_memory_give_way_to_the_largest_that_fits(
+    wanted: tuple[int, ...], room: int, sizes: list[int]
+) -> None:
+    assert fitting_sizes(wanted, room) == sizes
+
+
 class PoorCopier(CpuCopier):
     """A machine that cannot pin more than a given size."""
 
@@ -192,6 +206,22 @@ def test_all_at_once_gives_each_rank_work_for_the_same_time() -> None:
     assert all(rate.copied_bytes / median(rate.samples.seconds) == rate.bandwidth.value for rate in rates)
     # After a first equal round the fast one copies about four times as much.
     assert 3 < fast.moved / slow.moved < 4.5
+
+
+def test_a_size_that_would_take_longer_than_all_may_is_left_out_unless_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # At 64 KiB/s by its own word the third copy takes 16 s and a fourth of 4 MiB would take 8 x 64 s.
+    monkeypatch.setattr(h2d, "CpuCopier", lambda index=None: ScriptedCopier(index or 0, 65536.0))
+    monkeypatch.setattr(h2d, "SIZES", (65536, 262144, MIB, 4 * MIB))
+    found = H2dFindings()
+    measure_h2d(H2dSettings(device="cpu", sizes=h2d.SIZES, budget_s=0.2, least_samples=3), found)
+    assert [point.size_bytes for point in found.series[0].points] == [65536, 262144, MIB]
+    assert any("4 MiB and more were left out: no time" in entry["text"] for entry in found.notices.entries)
+    asked = H2dFindings()
+    sizes = (65536, 262144, MIB, 2 * MIB)
+    measure_h2d(H2dSettings(device="cpu", sizes=sizes, budget_s=0.2, least_samples=3), asked)
+    assert len(asked.series[0].points) == 4
 
 
 def test_an_interruption_keeps_what_was_measured() -> None:
