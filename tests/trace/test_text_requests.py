@@ -301,3 +301,16 @@ def test_responses_items_of_one_answer_are_one_message() -> None:
         messages, {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
     )
     assert messages[2] is before and messages[-1]["content"] == "x", "what a prompt holds is not changed later"
+
+
+def test_events_between_the_requests_are_passed_over_and_counted(tmp_path: Path) -> None:
+    line = {"session": "s", "messages": HELLO}
+    events = [{"type": "heartbeat"}, {"event": "retry", "session": "s"}]
+    path = jsonl(tmp_path / "a.jsonl", line, events[0], line, events[1])
+    opened = stream(path)
+    assert len(list(opened)) == 2
+    (notice,) = opened.sources[0].warnings
+    assert notice.code == "other-lines" and "2 lines of another kind" in notice.text and "line 2" in notice.text
+    # A line that says nothing of itself may be a request with its messages lost.
+    with pytest.raises(TraceError, match="no 'messages'"):
+        chats(jsonl(tmp_path / "b.jsonl", line, {"session": "s", "turn": 1}))

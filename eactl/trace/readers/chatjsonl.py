@@ -27,6 +27,7 @@ _ADAPTER = ("adapter", "lora", "lora_name", "lora_request")
 _START = ("arrival_s", "startTime", "start_time", "request_time", "timestamp", "created_at", "created", "time", "ts")
 _END = ("endTime", "end_time")
 _BODIES = (("request", "body"), ("body",), ("request",), ("kwargs",), ("data",), ("input",))
+_KINDS = ("type", "event", "kind", "level", "url", "endpoint")  # what a line that is no request says it is
 _TEXT_KEYS = ("messages", "prompt", "input")
 _IDS = ("prompt_token_ids", "input_ids")
 
@@ -70,13 +71,17 @@ class ChatJsonlReader(TextReader):
 
     def read(self) -> Iterator[ChatRequest]:
         order = TimeOrder()
+        others = first_other = 0
         for number, record in self.objects():
             try:
                 request = self.take(record)
             except BadLineError as error:
                 self.bad(number, error)
                 continue
-            if request is None or self._again(record):
+            if request is None:
+                others, first_other = others + 1, first_other or number
+                continue
+            if self._again(record):
                 continue
             request.where = self.at(number)
             turn = record.get("turn")
@@ -85,6 +90,10 @@ class ChatJsonlReader(TextReader):
         if self._repeated:
             self.warn("repeated-responses", f"{self.file.name}: {self._repeated} lines repeat a response seen "
                       "before and were left out")  # fmt: skip
+        if others:
+            lines = f"{others} line{'s' * (others > 1)}"
+            self.warn("other-lines", f"{self.file.name}: {lines} of another kind than requests passed over, the first "
+                      f"is line {first_other}")  # fmt: skip
         self._note_order(order)
 
     def take(self, record: dict[str, Any]) -> ChatRequest | None:
@@ -97,6 +106,8 @@ class ChatJsonlReader(TextReader):
         reply = record.get("response", body.get("response"))
         usage = _usage(record, body, reply)
         if messages is None and usage is None:
+            if any(isinstance(record.get(key), str) for key in _KINDS):
+                return None  # an event of another kind, written between the requests
             raise BadLineError("no 'messages'", "the log does not hold the requests' text, or this is no request")
         request = self.describe(record, body, messages or [])
         request.response, request.usage = _response(reply), usage

@@ -8,7 +8,9 @@ file must not become a huge one.
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -30,6 +32,8 @@ RATIO = 200  # real logs are packed 5 to 40 times
 _RATIO_FROM_BYTES = 1 << 24
 _SORTED_BYTES = 1 << 26  # samples ran side by side: up to this size their requests are put in the order of time
 _ATTACHMENT = "attachment://"
+# What zipfile raises for offsets, flags and versions that it takes on trust.
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, struct.error)
 _ZIP = b"PK\x03\x04"
 
 
@@ -71,28 +75,21 @@ class InspectReader(DocumentReader):
 
     def _archive(self) -> Iterator[ChatRequest]:
         where = self.file.name
-        try:
-            source: BinaryIO = (
-                io.BytesIO(self.file.document()) if is_stdin(self.file.path) else self.file.path.open("rb")
-            )
-            with source, zipfile.ZipFile(source) as archive:
-                members = _checked(archive, where)
-                run = _run(archive)
-                total = sum(member.file_size for member in members)
-                requests = (request for member in members for request in self._member(archive, member, run))
-                yield from requests_in_time(list(requests)) if total <= _SORTED_BYTES else requests
-        except (zipfile.BadZipFile, EOFError) as error:
-            raise TraceError(
-                f"damaged zip archive ({error})", where=where, hint="copy the file again, or wait until it is written"
-            ) from None
-        except NotImplementedError:
-            raise TraceError("the archive is packed in a way that is not read here", where=where,
-                             hint="inspect log convert --to json writes plain JSON") from None  # fmt: skip
+        source: BinaryIO = io.BytesIO(self.file.document()) if is_stdin(self.file.path) else self.file.path.open("rb")
+        with source:
+            try:
+                archive = zipfile.ZipFile(source)
+            except _BROKEN as error:
+                raise _damaged(error, where) from None
+            members = _checked(archive, where)
+            run = _run(archive, where)
+            total = sum(member.file_size for member in members)
+            requests = (request for member in members for request in self._member(archive, member, run))
+            yield from requests_in_time(list(requests)) if total <= _SORTED_BYTES else requests
 
     def _member(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, run: str) -> list[ChatRequest]:
         where = f"{self.file.name}:{member.filename}"
-        with archive.open(member) as stream:
-            data = stream.read(member.file_size + 1)  # a header may lie about the size
+        data = _unpacked(archive, member, where)
         if len(data) > member.file_size:
             raise TraceError("the sample is larger than the archive says", where=where, hint="do not trust this file")
         try:
@@ -174,7 +171,26 @@ def _checked(archive: zipfile.ZipFile, where: str) -> list[zipfile.ZipInfo]:
     return members
 
 
-def _run(archive: zipfile.ZipFile) -> str:
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> bytes:
+    """The member's bytes, at most one more than it is said to have. Raises TraceError for what cannot be unpacked."""
+    try:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise NotImplementedError
+        with archive.open(member) as stream:
+            return stream.read(member.file_size + 1)  # a header may lie about the size
+    except NotImplementedError:
+        raise TraceError("the archive is packed in a way that is not read here", where=where,
+                         hint="inspect log convert --to json writes plain JSON") from None  # fmt: skip
+    except _BROKEN as error:
+        raise _damaged(error, where) from None
+
+
+def _damaged(error: Exception, where: str) -> TraceError:
+    hint = "copy the file again, or wait until it is written"
+    return TraceError(f"damaged zip archive ({error})", where=where, hint=hint)
+
+
+def _run(archive: zipfile.ZipFile, where: str) -> str:
     """The run's id, from whichever header is there (a log that is still being written has only the first)."""
     for name in ("header.json", "_journal/start.json"):
         try:
@@ -182,7 +198,10 @@ def _run(archive: zipfile.ZipFile) -> str:
         except KeyError:
             continue
         if member.file_size <= _RATIO_FROM_BYTES:
-            header = orjson.loads(archive.read(member))
+            try:
+                header = orjson.loads(_unpacked(archive, member, where))
+            except orjson.JSONDecodeError:
+                continue  # it only names the run
             task = header.get("eval") if isinstance(header, dict) else None
             if isinstance(task, dict):
                 return str(task.get("run_id") or task.get("task") or "")
