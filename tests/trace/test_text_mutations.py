@@ -182,3 +182,14 @@ def test_changed_public_logs_are_survived(
     elif path.suffix != ".eval":
         path.write_bytes(change_value(data))
     survives(path, None)
+
+
+@pytest.mark.parametrize("old", [b"lora_path='x'", b"'prompt_tokens': 2", b"1741024384.0"])
+@pytest.mark.parametrize(
+    "new", [b"lora_path='\x9e'", b"'prompt_tokens': 2.5.", b"'prompt_tokens': " + b"9" * 400, b"1.2.3"]
+)
+def test_numbers_and_names_of_a_server_log_may_be_anything(old: bytes, new: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(SGLANG.replace(old, new))
+    survives(path, "sglang-log")
+    assert all(len(each.prompt_token_ids or ()) < 10 for each in chats(path, options=TraceOptions(skip_bad_lines=True)))

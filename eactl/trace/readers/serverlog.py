@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from eactl.errors import TraceError
 from eactl.trace.chat import RAW_ROLE, ChatRequest, Usage
-from eactl.trace.chatforms import seconds
+from eactl.trace.chatforms import seconds, token_count
 from eactl.trace.options import TraceOptions
 from eactl.trace.readers.base import BadLineError
 from eactl.trace.readers.textbase import TextReader
@@ -72,7 +72,7 @@ class VllmLogReader(TextReader):
             lora = _VLLM_LORA.search(line)
             yield ChatRequest(
                 session=None, messages=[{"role": RAW_ROLE, "content": prompt or ""}], arrival_s=started,
-                adapter=lora.group(1).decode() if lora else None, exact=known is not None,
+                adapter=_text(lora.group(1)) if lora else None, exact=known is not None,
                 hidden_tokens=(0, 0) if known is not None else (0, None), prompt_token_ids=known, where=self.at(number),
             )  # fmt: skip
         self.without_prompts(hidden, "vLLM 0.11.2 and newer show prompts at DEBUG only: VLLM_LOGGING_LEVEL=DEBUG with "
@@ -141,14 +141,14 @@ class SglangLogReader(TextReader):
         return ChatRequest(
             session=None, messages=[{"role": RAW_ROLE, "content": ""}], prompt_token_ids=ids, where=self.at(number),
             arrival_s=seconds(moment.group(1).decode()) if moment else None,
-            adapter=lora.group(1).decode() if lora else None,
+            adapter=_text(lora.group(1)) if lora else None,
         )  # fmt: skip
 
 
 def _finish(request: ChatRequest, line: bytes) -> None:
-    counts = {name: float(value) for name, value in _SGLANG_COUNTS.findall(line)}
+    counts = {name: number for name, value in _SGLANG_COUNTS.findall(line) if (number := _number(value)) is not None}
     prompt, output, cached = (
-        int(counts[name]) if name in counts else None
+        token_count(int(counts[name])) if name in counts else None
         for name in (b"prompt_tokens", b"completion_tokens", b"cached_tokens")
     )
     if prompt is not None or output is not None:
@@ -164,6 +164,18 @@ def _finish(request: ChatRequest, line: bytes) -> None:
 def _lines(reader: TextReader) -> Iterator[tuple[int, bytes]]:
     for batch in reader.file.batches(tolerate_cut=True):
         yield from zip(batch.numbers, batch.lines, strict=True)
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None  # 1.2.3
+    return value if value < float("inf") else None
 
 
 def _ids(text: bytes) -> list[int] | None:
