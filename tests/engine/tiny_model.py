@@ -4,7 +4,6 @@ Every word ``w0`` … ``w4095`` is one token, so a test can say exactly which to
 2 · 2 layers · 2 KV heads · 64 · 2 bytes = 1,024 bytes per token.
 """
 
-# ruff: noqa: S106
 from __future__ import annotations
 
 import json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -15,11 +14,9 @@ import pytest
 
 from eactl.errors import UsageError
 from eactl.report.tier import sample_object, sample_text, warning_lines
-from eactl.telemetry.dashboards import dashboard_text
 from eactl.telemetry.explain import advice, state_in_words, useful_host_bytes
-from eactl.telemetry.exported import exported_names
 from eactl.telemetry.follow import Follower, follow
-from eactl.telemetry.prometheus import ALIASES, figure, totals
+from eactl.telemetry.prometheus import figure, totals
 from eactl.telemetry.record import TierRecord
 from eactl.telemetry.sources import FileSource, from_log, from_metrics, local_sources, open_source
 from eactl.telemetry.statefile import write_state
@@ -252,19 +249,3 @@ class _Fixed:
         from eactl.telemetry.sources import Reading
 
         return Reading(self._shown)
-
-
-def test_dashboard_and_alerts_use_exported_names_only() -> None:
-    import re
-
-    known = set(exported_names()) | {name for names in ALIASES.values() for name in names}
-    board = json.loads(dashboard_text("grafana"))
-    assert board["panels"] and board["templating"]["list"]
-    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    alerts = dashboard_text("alerts")
-    used = set(re.findall(r"eactl:\w+", " ".join(queries) + alerts))
-    assert used and used <= known
-    for counter in [name for name in used if name.endswith("_total")]:
-        assert not re.search(rf"(?<!rate\()(?<!increase\(){re.escape(counter)}\s*[<>]", alerts)  # counters only grow
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
-    assert alerts.count("- alert:") == alerts.count("expr:") == alerts.count("summary:")
