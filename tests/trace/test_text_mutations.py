@@ -193,3 +193,52 @@ def test_numbers_and_names_of_a_server_log_may_be_anything(old: bytes, new: byte
     path.write_bytes(SGLANG.replace(old, new))
     survives(path, "sglang-log")
     assert all(len(each.prompt_token_ids or ()) < 10 for each in chats(path, options=TraceOptions(skip_bad_lines=True)))
+
+
+def made_up(name: str, odd: object) -> list[object]:
+    """Lines or a document of a format with ``odd`` where the model, the session or the salt is named."""
+    hello = [{"role": "user", "content": "hello"}]
+    span = {"span_id": odd, "start_time": "2026-01-01T00:00:00", "attributes": {
+        "gen_ai.operation.name": "chat", "gen_ai.request.model": odd, "gen_ai.conversation.id": odd,
+        "gen_ai.input.messages": orjson.dumps(hello).decode()}}  # fmt: skip
+    action = {"id": 1, "source": "agent", "action": "run", "args": {}, "tool_call_metadata": {
+        "function_name": "run", "tool_call_id": "c", "model_response": {"id": "r", "model": odd,
+                                                                         "usage": {"prompt_tokens": 5}}}}  # fmt: skip
+    made: dict[str, list[object]] = {
+        "claude-code": [
+            {"type": "user", "uuid": "u", "parentUuid": None, "sessionId": odd, "message": hello[0]},
+            {"type": "assistant", "uuid": "v", "parentUuid": "u", "sessionId": odd, "agentId": odd,
+             "message": {"id": "m", "role": "assistant", "model": odd, "content": [], "usage": {"input_tokens": 3}}}],
+        "chat-jsonl": [{"session": odd, "model": odd, "salt": odd, "lora": odd, "messages": hello}],
+        "otel-genai": [{"trace_id": odd, "spans": [span]}],
+        "atif": [{"schema_version": "ATIF-v1.4", "session_id": odd, "agent": {"model_name": odd}, "steps": [
+            {"step_id": 1, "source": "user", "message": "hello"}, {"step_id": 2, "source": "agent", "message": "hi"}]}],
+        "openhands-output": [{"instance_id": odd, "metadata": {"llm_config": {"model": odd}}, "history": [
+            {"id": 0, "source": "user", "action": "message", "args": {"content": "hello"}}, action]}],
+        "langfuse": [{"trace": {"id": odd, "sessionId": odd}, "observations": [
+            {"id": odd, "traceId": odd, "type": "GENERATION", "model": odd, "input": hello,
+             "startTime": "2026-01-01T00:00:00Z"}]}],
+        "nemo-gym": [{"instance_id": odd, "responses_create_params": {"input": hello, "model": odd},
+                      "response": {"model": odd, "output": [{"type": "message", "role": "assistant", "content": []}]}}],
+        "lmcache-agent": [{"timestamp": 1, "input": "hello", "output": "", "session_id": odd}],
+        "pi": [{"type": "session", "id": odd, "provider": odd, "modelId": odd},
+               {"type": "message", "message": {"role": "assistant", "content": [], "model": odd, "provider": odd,
+                                               "usage": {"input": 5, "output": 1}}}],
+        "codex": [{"type": "session_meta", "payload": {"id": odd}}, {"type": "turn_context", "payload": {"model": odd}},
+                  {"type": "event_msg", "payload": {"type": "token_count", "info": {
+                      "total_token_usage": {"input_tokens": 5}, "last_token_usage": {"input_tokens": 5}}}}],
+        "copilot": [{"type": "session.start", "data": {"sessionId": odd, "selectedModel": odd}},
+                    {"type": "assistant.message", "data": {"messageId": odd, "model": odd, "content": "hi"}}],
+    }  # fmt: skip
+    return made[name]
+
+
+@pytest.mark.parametrize("odd", ["name", [], {}, 5, True, None, 1.5], ids=repr)
+@pytest.mark.parametrize("name", ["claude-code", "chat-jsonl", "otel-genai", "atif", "openhands-output", "langfuse",
+                                  "nemo-gym", "lmcache-agent", "pi", "codex", "copilot"])  # fmt: skip
+def test_names_may_be_anything(name: str, odd: object, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in made_up(name, odd)))
+    survives(path, name)
+    if odd == "name":
+        assert len(chats(path, options=TraceOptions(format=name))) == 1

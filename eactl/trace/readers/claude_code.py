@@ -140,7 +140,13 @@ class _Transcript:
         response = self._responses.get(key)
         if response is None:
             session, parent = self._session(reader, record), record.get("parentUuid")
-            response = Response(key, model, parent if isinstance(parent, str) else None, number, session)
+            response = Response(
+                key,
+                model if isinstance(model, str) else None,
+                parent if isinstance(parent, str) else None,
+                number,
+                session,
+            )
             self._responses[key] = response
             self._tree.place(response)
             earlier = self._latest.get(session)

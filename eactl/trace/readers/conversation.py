@@ -55,7 +55,8 @@ class Conversation:
         exact = self._exact if exact is None else exact
         made = ChatRequest(
             session=self.session, messages=self._prompt(upto) if prompt is None else prompt, tools=self.tools,
-            response=response, usage=usage, turn=self.turns, model=self.model, arrival_s=started_s, gap_s=gap,
+            response=response, usage=usage, turn=self.turns,
+            model=self.model if isinstance(self.model, str) else None, arrival_s=started_s, gap_s=gap,
             service_s=service, exact=exact, hidden_tokens=(0, 0) if exact else self._hidden,
             prompt_token_ids=token_ids, where=where, events=events,
         )  # fmt: skip
