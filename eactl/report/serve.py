@@ -61,7 +61,9 @@ def plan_text(launch: Launch) -> str:
         lines.append(
             f"         LMCache evicts at {settings.watermark:.0%}: it keeps {low:.3g} to {high:.3g} GiB per rank"
         )
-    lines.append(f"policy   {settings.policy}, {settings.mode}")
+    rule = {"conditioned": f": under pressure no refill of more than κ = {settings.kappa_chunks_or_default} chunks",
+            "fixed": f": no refill of more than κ = {settings.kappa_chunks_or_default} chunks"}  # fmt: skip
+    lines.append(f"policy   {settings.policy}, {settings.mode}{rule.get(settings.policy, '')}")
     for finding in launch.findings:
         mark = {"ok": "ok", "warning": "WARNING", "refused": "REFUSED"}[finding.level]
         lines.append(f"{mark:8} {finding.text}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib.metadata
 import importlib.util
 import socket
@@ -64,16 +65,22 @@ def locks_past_limit(status: Path = Path("/proc/self/status")) -> bool:
         return False
 
 
-def port_is_free(host: str, port: int) -> bool:
-    """Whether a server could listen on ``port`` here now."""
+def port_problem(host: str, port: int) -> str | None:
+    """Why no server could listen on ``port`` of ``host`` here now; None if one could."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except socket.gaierror:
+            return f"{host} is the name of no address: choose another with"
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                return f"{host} is no address of this machine: choose another with"
+            if error.errno in (errno.EACCES, errno.EPERM):
+                return f"port {port} is for root only: choose one above 1023 with"
+            return f"port {port} is taken by another process: choose another with"
+    return None
 
 
 def free_ports() -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from eactl.serving.detect import TESTED_LMCACHE, TESTED_VLLM, Installed, version_tuple
@@ -41,8 +41,9 @@ class HostFacts:
     shm_free_bytes: int | None = None
     shm_leftovers: tuple[str, ...] = ()
     memlock_bytes: int | None = None
-    busy_ports: frozenset[int] = field(default=frozenset())
+    port_problems: tuple[tuple[str, str], ...] = ()  # (option, what is wrong and what to do with the option)
     devices: int | None = None
+    state_folder: str | None = None  # where the state file cannot be written
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class ModelFacts:
     cache_groups: int = 1
     block_tokens: int | None = None
     notes: tuple[str, ...] = ()
+    unservable: str | None = None
 
 
 def check(
@@ -72,6 +74,7 @@ def check(
         *_shared_memory(settings, tier, host),
         *_memlock(settings, tier, host),
         *_ports(settings, host),
+        *_state_file(host),
         *_alignment(settings, model),
         *_model(settings, tier, model),
     ]
@@ -173,15 +176,17 @@ def _memlock(settings: ServeSettings, tier: Tier, host: HostFacts) -> list[Findi
 
 
 def _ports(settings: ServeSettings, host: HostFacts) -> list[Finding]:
-    named = (("--port", settings.port), ("--lmcache-port", settings.lmcache_port),
-             ("--lmcache-http-port", settings.lmcache_http_port))  # fmt: skip
-    taken = [(option, port) for option, port in named if port in host.busy_ports]
-    if not taken:
+    if not host.port_problems:
         return [Finding("ports", "ok", f"port {settings.port} is free")]
-    return [
-        Finding("ports", "refused", f"port {port} is taken by another process: choose another with {option}")
-        for option, port in taken
-    ]
+    text = "; ".join(f"{problem} {option}" for option, problem in host.port_problems)
+    return [Finding("ports", "refused", text)]
+
+
+def _state_file(host: HostFacts) -> list[Finding]:
+    if host.state_folder is None:
+        return []
+    text = f"{host.state_folder} cannot be written, so eactl tail will find nothing there: choose another --state-file"
+    return [Finding("state-file", "warning", text)]
 
 
 def _alignment(settings: ServeSettings, model: ModelFacts) -> list[Finding]:
@@ -203,6 +208,8 @@ def _alignment(settings: ServeSettings, model: ModelFacts) -> list[Finding]:
 
 def _model(settings: ServeSettings, tier: Tier, model: ModelFacts) -> list[Finding]:
     found = []
+    if model.unservable is not None:
+        found.append(Finding("model", "refused", model.unservable))
     if model.mla and settings.tp > 1:
         found.append(Finding("mla-copies", "ok", f"every one of the {settings.tp} ranks has the same latents; LMCache "
                              f"stores them once, so {human_bytes(tier.bytes_total)} serve all of them"))  # fmt: skip

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eactl import hostinfo
-from eactl.configs import resolve_model
+from eactl.configs import ResolvedModel, resolve_model
 from eactl.errors import CannotRunHereError, UsageError
 from eactl.model.attention import INDEXER, MLA
 from eactl.model.footprint import Footprint, footprint
-from eactl.serving.detect import find_device, find_installed, free_ports, locks_past_limit, port_is_free
+from eactl.serving.detect import find_device, find_installed, free_ports, locks_past_limit, port_problem
 from eactl.serving.plan import Plan, Weight, make_plan
 from eactl.serving.preflight import Finding, HostFacts, ModelFacts, check
 from eactl.serving.settings import ExternalServer, ServeSettings, block_tokens, default_chunk_tokens
+from eactl.telemetry.statefile import state_dir
 from eactl.units import GIB, human_bytes, parse_size_bytes
 
 AUTO_SHARE = 0.5  # of free memory: page cache, model loading and other tenants need the rest
@@ -85,7 +87,7 @@ def prepare(
         settings, tier_weight(weight, settings.pp, found.source), host_bytes,
         api_server=installed.api_server, ports=free_ports(),
     )  # fmt: skip
-    findings = check(settings, plan.tier, host_facts(settings), model_facts(weight), installed)
+    findings = check(settings, plan.tier, host_facts(settings), model_facts(weight, found, model), installed)
     return Launch(settings, plan, weight, tuple(findings), reason)
 
 
@@ -103,10 +105,11 @@ def tier_weight(weight: Footprint, pp: int, source: str = "") -> Weight:
 def host_facts(settings: ServeSettings) -> HostFacts:
     """This machine, as the checks need it."""
     shm = hostinfo.shared_memory()
-    ports = [port for port in (settings.lmcache_port, settings.lmcache_http_port) if port]
-    busy = {port for port in ports if not port_is_free("127.0.0.1", port)}
-    if not port_is_free(settings.host, settings.port):
-        busy.add(settings.port)
+    wanted = (("--port", settings.host, settings.port), ("--lmcache-port", "127.0.0.1", settings.lmcache_port),
+              ("--lmcache-http-port", "127.0.0.1", settings.lmcache_http_port))  # fmt: skip
+    problems = [
+        (option, problem) for option, host, port in wanted if port and (problem := port_problem(host, port)) is not None
+    ]
     return HostFacts(
         free_bytes=hostinfo.available_memory_bytes(),
         limit_bytes=hostinfo.memory_limit_bytes(),
@@ -115,12 +118,22 @@ def host_facts(settings: ServeSettings) -> HostFacts:
         shm_free_bytes=shm.free_bytes if shm else None,
         shm_leftovers=shm.leftover_files if shm else (),
         memlock_bytes=None if locks_past_limit() else hostinfo.locked_memory_limit_bytes(),
-        busy_ports=frozenset(busy),
+        port_problems=tuple(problems),
+        state_folder=_unwritable((settings.state_file or state_dir() / "tier.json").parent),
         devices=0 if settings.device == "cuda" and find_device() == "cpu" else None,
     )
 
 
-def model_facts(weight: Footprint) -> ModelFacts:
+def _unwritable(folder: Path) -> str | None:
+    """``folder``, or what is in its way, where no file can be made in it."""
+    for place in (folder, *folder.absolute().parents):
+        if place.exists():
+            return None if place.is_dir() and os.access(place, os.W_OK | os.X_OK) else str(place)
+    return None
+
+
+def model_facts(weight: Footprint, found: ResolvedModel, spec: str) -> ModelFacts:
+    """The model, as the checks need it; ``spec`` is what vLLM will be given as its name."""
     return ModelFacts(
         mla=any(layer.kind == MLA for layer in weight.layers),
         hybrid=any(layer.kind == "state" for layer in weight.layers),
@@ -128,7 +141,19 @@ def model_facts(weight: Footprint) -> ModelFacts:
         cache_groups=len({(layer.kind, layer.window_tokens) for layer in weight.layers}),
         block_tokens=weight.attention_block_tokens,
         notes=weight.notes,
+        unservable=_why_unservable(found, spec),
     )
+
+
+def _why_unservable(found: ResolvedModel, spec: str) -> str | None:
+    if found.origin == "file":
+        return f"vLLM takes a model's directory, not its config.json: give {Path(spec).parent}"
+    if found.origin == "bundled" and "/" not in spec:
+        return (
+            f"{spec} is a name of eactl's own table, from which vLLM can load nothing: give the model's directory "
+            "or its name with the organisation"
+        )
+    return None
 
 
 def _auto_size(size_file: Path | None, ranks: int, settings: ServeSettings) -> tuple[int, str]:

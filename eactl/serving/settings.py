@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +123,7 @@ class ServeSettings:
             raise UsageError(
                 f"{self.eviction_ratio:g} is no share", where="--eviction-ratio", hint="give a number between 0 and 1"
             )
-        if not self.window_s > 0:
+        if not 0 < self.window_s < math.inf:
             raise UsageError(f"a window of {self.window_s:g} s", where="--window-s", hint="give a time above 0")
         ports = [port for port in (self.port, self.lmcache_port, self.lmcache_http_port) if port]
         if len(set(ports)) < len(ports):
@@ -183,12 +184,21 @@ def default_chunk_tokens(block: int | None) -> int:
 def check_vllm_args(args: Sequence[str]) -> None:
     """Refuse what serve sets itself among the options after ``--``."""
     for arg in args:
-        name = canonical(arg)
+        given = arg.split("=")[0]
+        name = _meant(canonical(arg))
         if name in _OURS:
-            raise UsageError(f"{arg.split('=')[0]} after '--' is set by serve", where=name,
+            raise UsageError(f"{given} after '--' is set by serve", where=name,
                              hint=f"give it before '--', as {_OURS[name]}")  # fmt: skip
         if name in _REFUSED:
-            raise UsageError(f"{arg.split('=')[0]} after '--' cannot be used here", where=name, hint=_REFUSED[name])
+            raise UsageError(f"{given} after '--' cannot be used here", where=name, hint=_REFUSED[name])
+
+
+def _meant(name: str) -> str:
+    """The option that vLLM takes ``name`` for: it accepts abbreviations, and ``--option.key`` for a part of one."""
+    name = name.split(".")[0]
+    if len(name) > len("--x") and name.startswith("--"):
+        return next((option for option in (*_OURS, *_REFUSED) if option.startswith(name)), name)
+    return name
 
 
 def canonical(arg: str) -> str:

@@ -63,6 +63,17 @@ def test_a_model_that_does_not_exist_is_status_2(capfd: pytest.CaptureFixture[st
     assert "/no/such/model" in capfd.readouterr().err
 
 
+def test_a_state_file_that_cannot_be_written_is_warned_about(
+    model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    run(["serve", "--model", str(model), "--dry-run", "--json", "--state-file", str(tmp_path / "file" / "tier.json")])
+    checks = {check["name"]: check for check in json.loads(capfd.readouterr().out)["checks"]}
+    assert checks["state-file"]["level"] == "warning" and str(tmp_path / "file") in checks["state-file"]["text"]
+    run(["serve", "--model", str(model), "--dry-run", "--json", "--state-file", str(tmp_path / "new" / "tier.json")])
+    assert "state-file" not in {check["name"] for check in json.loads(capfd.readouterr().out)["checks"]}
+
+
 def test_what_cannot_run_here_is_status_3_with_every_remedy(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", "--model", str(model), "--device", "cpu", "--host-gib", "100000", "--tp", "2"]) == 3
     assert "2 × 97.7 TiB" in capfd.readouterr().err

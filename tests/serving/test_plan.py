@@ -148,6 +148,8 @@ def test_what_follows_the_dashes_reaches_vllm_as_it_is() -> None:
     [
         ("--port=9", "as --port"), ("--tensor_parallel_size", "as --tp"), ("-tp", "as --tp"),
         ("--kv-cache-dtype=fp8", "--kv-dtype"), ("--kv-transfer-config={}", "--policy and --mode"),
+        ("--tensor-parallel=2", "as --tp"), ("--api-k=x", "VLLM_API_KEY"),
+        ("--kv-transfer-config.kv_role", "--policy and --mode"),
         ("--api-key", "VLLM_API_KEY"), ("--kv-offloading-size", "leave it out"),
     ],
 )  # fmt: skip
@@ -164,6 +166,7 @@ def test_options_that_collide_with_ours_are_refused_by_name(arg: str, hint: str)
         ({"policy": "lru"}, "--policy"), ({"mode": "both"}, "--mode"), ({"host_gib": -1.0}, "--host-gib"),
         ({"host_gib": 0.0}, "--host-gib"), ({"theta": 1.5}, "--theta"), ({"eviction_ratio": 1.0}, "--eviction-ratio"),
         ({"watermark": 0.0}, "--eviction-watermark"), ({"window_s": 0.0}, "--window-s"),
+        ({"window_s": float("inf")}, "--window-s"),
         ({"policy": "lazy", "mode": "in-process"}, "--policy lazy with --mode"),
         ({"port": 5000, "lmcache_port": 5000}, "--port"),
         ({"lmcache_servers": (ExternalServer("a", 1, 2),), "mode": "in-process"}, "--lmcache-server with --mode"),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eactl.serving.detect import Installed, locks_past_limit, version_tuple
+from eactl.configs import resolve_model
+from eactl.model.footprint import footprint
+from eactl.serving.detect import Installed, locks_past_limit, port_problem, version_tuple
 from eactl.serving.plan import Weight, tier_of
 from eactl.serving.preflight import HostFacts, ModelFacts, check, usable_hit_tokens
+from eactl.serving.prepare import model_facts
 from eactl.serving.settings import ServeSettings
 
 GIB = 1 << 30
@@ -86,7 +91,10 @@ def test_a_process_with_cap_ipc_lock_is_not_bound_by_that_limit(tmp_path: Path, 
 
 
 def test_ports_devices_and_versions() -> None:
-    assert findings(replace(HOST, busy_ports=frozenset({8000})))["ports"][0] == "refused"
+    taken = (("--port", "port 8000 is taken by another process: choose another with"),)
+    assert findings(replace(HOST, port_problems=taken))["ports"] == (
+        "refused", "port 8000 is taken by another process: choose another with --port",
+    )  # fmt: skip
     assert findings(replace(HOST, devices=0))["device"][0] == "refused"
     assert findings(replace(HOST, devices=4), tp=8)["device"][0] == "refused"
     assert findings(installed=replace(TESTED, vllm="0.31.9"))["vllm-version"][0] == "refused"
@@ -101,6 +109,32 @@ def test_ports_devices_and_versions() -> None:
     assert [version_tuple(text) for text in ("0.32.0+cpu", "0.5.6.post1", "0.33rc1", "x")] == [
         (0, 32, 0), (0, 5, 6), (0, 33), (),
     ]  # fmt: skip
+
+
+def test_why_a_port_cannot_be_used_is_told_apart() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert port_problem("127.0.0.1", port) == f"port {port} is taken by another process: choose another with"
+    assert port_problem("127.0.0.1", port) is None
+    # 192.0.2.0/24 is for documentation and .invalid names nothing
+    assert "no address of this machine" in (port_problem("192.0.2.77", port) or "")
+    assert "name of no address" in (port_problem("no-such-host.invalid", port) or "")
+
+
+def test_a_model_that_vllm_cannot_load_by_that_name_is_refused(tmp_path: Path) -> None:
+    assert findings(model=ModelFacts(unservable="give another name"))["model"] == ("refused", "give another name")
+    name = "Qwen3-Coder-30B-A3B"
+    weight = footprint(resolve_model(name).config)
+    assert "own table" in (model_facts(weight, resolve_model(name), name).unservable or "")
+    full = f"Qwen/{name}-Instruct"
+    assert model_facts(weight, resolve_model(full), full).unservable is None  # vLLM fetches it by that name
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(resolve_model(name).config))
+    found = resolve_model(str(config))
+    assert str(tmp_path) in (model_facts(weight, found, str(config)).unservable or "")
+    assert model_facts(weight, resolve_model(str(tmp_path)), str(tmp_path)).unservable is None
 
 
 def test_models_that_need_a_word() -> None:
