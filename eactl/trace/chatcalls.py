@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
 from eactl.trace.call import Call, Ids, Notice, Source
 from eactl.trace.chat import ChatRequest
+from eactl.trace.growing import first_difference
 from eactl.trace.parttext import part_text
 from eactl.trace.prompts import Prompt, PromptEncoder, Segment
 
@@ -45,8 +48,9 @@ class CallMaker:
             self._positions[request.session] = position + 1
         model = request.model if request.adapter is None else f"{request.model or ''}+{request.adapter}"
         self._count(source, request, prompt, output)
+        ids, keep = self._ids(request.session, prompt)
         return Call(
-            task=request.session, prompt_tokens=prompt.tokens, ids=self._ids(request.session, prompt), unit_tokens=1,
+            task=request.session, prompt_tokens=prompt.tokens, ids=ids, keep=keep, unit_tokens=1,
             output_tokens=output, call=position, arrival_s=request.arrival_s, gap_s=request.gap_s,
             service_s=request.service_s, salt=request.salt, model=model,
         )  # fmt: skip
@@ -62,10 +66,10 @@ class CallMaker:
             "this is right for sizing another model; else check --tokenizer and --chat-template",
         )
 
-    def _ids(self, session: str | None, prompt: Prompt) -> Ids:
-        """The ids; those of a session whose prompts grow are views of one buffer."""
+    def _ids(self, session: str | None, prompt: Prompt) -> tuple[Ids, int]:
+        """The ids, those of a session whose prompts grow as views of one buffer, and how many it had before."""
         if session is None:
-            return prompt.ids()
+            return prompt.ids(), 0
         buffer = self._buffers.get(session)
         if buffer is None:
             buffer = self._buffers[session] = _Buffer()
@@ -103,28 +107,29 @@ class _Buffer:
 
     def __init__(self) -> None:
         self._ids: Ids = np.empty(0, dtype=np.int32)
-        self._segments: list[Segment] = []
-        self._tokens = 0
+        self._segments: Sequence[Segment] = ()
+        self._ends: list[int] = []  # of the segments
+        self._filled = 0  # ids, those of the tail included
+        self._shown = 0  # of these in the latest view
 
-    def show(self, prompt: Prompt) -> Ids:
-        """The prompt's ids, read-only; only what the latest prompt did not hold is copied."""
-        keep, at = 0, 0
-        for mine, theirs in zip(prompt.segments, self._segments, strict=False):
-            end = keep + len(mine.ids)
-            if mine.ids is not theirs.ids or end > self._tokens:
-                break
-            keep, at = end, at + 1
-        total = max(prompt.tokens, keep + sum(len(segment.ids) for segment in prompt.segments[at:]))
-        rewrites = keep < self._tokens
+    def show(self, prompt: Prompt) -> tuple[Ids, int]:
+        """The prompt's ids, read-only; only what the latest prompt did not hold is copied. And how many it held."""
+        at = first_difference(self._segments, prompt.segments)
+        keep = self._ends[at - 1] if at else 0
+        new = [segment.ids for segment in (*prompt.segments[at:], *prompt.tail)]
+        filled = keep + sum(map(len, new))
+        total = max(prompt.tokens, filled)
+        rewrites = keep < self._filled
         if rewrites or total > len(self._ids):
             ids = np.empty(total if rewrites else total + total // 4 + 64, dtype=np.int32)
             ids[:keep] = self._ids[:keep]
             self._ids = ids
-        end = keep
-        for segment in prompt.segments[at:]:
-            self._ids[end : end + len(segment.ids)] = segment.ids
-            end += len(segment.ids)
-        self._segments, self._tokens = prompt.segments, end
+        if new:
+            np.concatenate(new, out=self._ids[keep:filled])
+        ends = accumulate((len(segment.ids) for segment in prompt.segments[at:]), initial=keep)
+        self._ends[at:] = list(ends)[1:]
+        held = min(keep, self._shown, prompt.tokens)
+        self._segments, self._filled, self._shown = prompt.segments, filled, prompt.tokens
         view = self._ids[: prompt.tokens]
         view.setflags(write=False)
-        return view
+        return view, held

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from eactl.errors import TraceError
 from eactl.trace.call import Ids
 from eactl.trace.chat import RAW_ROLE, ChatRequest
+from eactl.trace.growing import Grown, first_difference, first_unequal
 from eactl.trace.parttext import IMAGE_MARK, content_text, part_text, text_blocks
 from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import ApproximateTokenizer, HuggingFaceTokenizer, TokenIds, Tokenizer, filler
@@ -31,6 +32,7 @@ TOOLS, HIDDEN = -1, -2  # labels of segments that are no message
 _REMEMBERED_SESSIONS = 64
 _MEMORY_BYTES = 160 << 20
 _ENTRY_BYTES = 300
+_MARKS = 8  # a session in use is marked so each time an eighth of the memory was taken in
 _NO_KEY = b""
 
 
@@ -46,31 +48,32 @@ class Segment:
 class Prompt:
     """One prompt as a row of segments; equal stretches of different prompts may be the same object.
 
-    ``exact``: the ids are those of the server. ``measured``: the length is the provider's count.
+    ``tail`` are the segments behind ``segments`` that no later prompt shares. ``exact``: the ids are those of the
+    server. ``measured``: the length is the provider's count.
     """
 
-    segments: list[Segment]
+    segments: Sequence[Segment]
     tokens: int
     exact: bool
     measured: bool
+    tail: tuple[Segment, ...] = ()
 
     def ids(self) -> Ids:
         """All ids, in a new array."""
-        if not self.segments:
-            return np.empty(0, dtype=np.int32)
-        return np.concatenate([segment.ids for segment in self.segments])[: self.tokens]
+        return _joined([*self.segments, *self.tail])[: self.tokens]
 
     def shared_tokens(self, other: Prompt) -> int:
         """The longest common prefix with ``other``, in tokens; costs a step per segment, not per token."""
+        mine, theirs = [*self.segments, *self.tail], [*other.segments, *other.tail]
         shared, at = 0, 0
-        for mine, theirs in zip(self.segments, other.segments, strict=False):
-            if mine.ids is not theirs.ids and not np.array_equal(mine.ids, theirs.ids):
+        for one, another in zip(mine, theirs, strict=False):
+            if one.ids is not another.ids and not np.array_equal(one.ids, another.ids):
                 break
-            shared += len(mine.ids)
+            shared += len(one.ids)
             at += 1
         else:
             return min(shared, self.tokens, other.tokens)
-        mine_rest, their_rest = _rest(self.segments[at:]), _rest(other.segments[at:])
+        mine_rest, their_rest = _joined(mine[at:]), _joined(theirs[at:])
         length = min(len(mine_rest), len(their_rest))
         differs = mine_rest[:length] != their_rest[:length]
         shared += int(differs.argmax()) if differs.any() else length
@@ -79,15 +82,43 @@ class Prompt:
     def label_at(self, token: int) -> int | None:
         """The message in which token number ``token`` lies (TOOLS, HIDDEN); None beyond the end or if unknown."""
         end = 0
-        for segment in self.segments:
+        for segment in (*self.segments, *self.tail):
             end += len(segment.ids)
             if token < end:
                 return segment.label
         return None
 
 
-def _rest(segments: Sequence[Segment]) -> TokenIds:
+def _joined(segments: Sequence[Segment]) -> TokenIds:
     return np.concatenate([segment.ids for segment in segments]) if segments else np.empty(0, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a prompt is made of, in order: ``tools`` (None: there are none) and messages, or blocks of raw text."""
+
+    tools: Any
+    items: Sequence[Any]
+    raw: bool
+
+    def __len__(self) -> int:
+        return len(self.items) + (self.tools is not None)
+
+    def __getitem__(self, index: int) -> Any:
+        if self.tools is None:
+            return self.items[index]
+        return self.items[index - 1] if index else self.tools
+
+    def label(self, index: int) -> int:
+        if self.raw:
+            return 0
+        return index if self.tools is None else index - 1 if index else TOOLS
+
+    def same_as(self, other: _Parts) -> int:
+        """How many parts from the first on are equal in both."""
+        if self.tools is not other.tools and self.tools != other.tools:
+            return 0
+        return first_unequal(other.items, self.items) + (self.tools is not None)
 
 
 @dataclass(slots=True)
@@ -96,6 +127,40 @@ class _Known:
 
     segment: Segment
     end: int
+
+
+@dataclass(slots=True)
+class _Latest:
+    """The latest prompt of a session, for the next one to grow from.
+
+    ``keys`` has one path key per part. ``known`` are those of its first parts that later prompts may share;
+    ``segments`` holds theirs behind ``head``, which is no part.
+    """
+
+    root: bytes
+    parts: _Parts
+    keys: Grown[bytes] = field(default_factory=Grown)
+    known: Grown[_Known] = field(default_factory=Grown)
+    head: tuple[Segment, ...] = ()
+    segments: Grown[Segment] = field(default_factory=Grown)
+    used_at: int = 0  # bytes that the encoder had taken in when this was last marked as in use
+
+    def next(self, same: int, parts: _Parts) -> _Latest:
+        """The beginning of a prompt whose first ``same`` parts are those of this one."""
+        known = self.known.upto(same)
+        segments = self.segments.upto(len(self.head) + len(known))
+        return _Latest(self.root, parts, self.keys.upto(same), known, self.head, segments, self.used_at)
+
+    def add(self, entries: Sequence[_Known]) -> None:
+        """More of the parts are known."""
+        self.known = self.known.grown(entries)
+        self.segments = self.segments.grown([entry.segment for entry in entries])
+
+    def put_behind(self, head: tuple[Segment, ...]) -> None:
+        """``head`` stands before the parts."""
+        if len(head) != len(self.head) or first_difference(head, self.head) < len(head):
+            self.head = head
+            self.segments = Grown((*head, *(entry.segment for entry in self.known)))
 
 
 class PromptEncoder:
@@ -113,10 +178,11 @@ class PromptEncoder:
         self.tokenizer: Tokenizer = tokenizer or ApproximateTokenizer()
         self.template = template
         self._limit = memory_bytes
-        self._used = 0
+        self._used = self._taken = 0  # bytes now, and in all
+        self._begin = Segment(self.tokenizer.begin_ids, 0)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._pieces: OrderedDict[bytes, TokenIds] = OrderedDict()
-        self._latest: OrderedDict[str | None, tuple[bytes, list[Any], list[bytes]]] = OrderedDict()
+        self._latest: OrderedDict[str | None, _Latest] = OrderedDict()
         self._boundaries: re.Pattern[str] | None = None
         if template is not None and isinstance(tokenizer, HuggingFaceTokenizer):
             self._boundaries = _boundary_pattern(tokenizer.boundaries)
@@ -174,7 +240,7 @@ class PromptEncoder:
         if ids is None:
             ids = self.tokenizer.encode(text)
             self._pieces[key] = ids
-            self._used += ids.nbytes + _ENTRY_BYTES
+            self._count(ids)
             self._forget(self._pieces)
         else:
             self._pieces.move_to_end(key)
@@ -183,73 +249,90 @@ class PromptEncoder:
     # without one
 
     def _plain(self, request: ChatRequest, *, raw: bool) -> Prompt:
-        parts, labels = _parts(request, raw=raw, in_blocks=self.tokenizer.splits_at_line_ends)
-        keys, texts = self._keys(request, parts)
-        known = [entry for entry in map(self._known.get, keys) if entry is not None]
-        if len(known) < len(keys):  # the beginning that is known; nothing behind a gap counts
-            known = []
-            for key in keys:
-                entry = self._known.get(key)
-                if entry is None:
-                    break
-                known.append(entry)
-        segments = [entry.segment for entry in known]
-        at = len(segments)
-        added = [self._encoded(part, text) for part, text in zip(parts[at:], texts[at:], strict=True)]
-        visible = sum(map(len, added))
-        hidden = self._hidden(request, visible)
-        before = 0 if hidden is None else len(hidden.ids)
-        start = known[-1].end if known else before
+        parts = _parts(request, raw=raw, in_blocks=self.tokenizer.splits_at_line_ends)
+        latest, texts = self._follow(request, parts)
+        keys, at = latest.keys, len(latest.known)
+        unread = len(keys) - len(texts)
+        added = [
+            self._encoded(parts[index], texts[index - unread] if index >= unread else None)
+            for index in range(at, len(keys))
+        ]
+        hidden = self._hidden(request, sum(map(len, added)))
+        start = latest.known[-1].end if at else 0 if hidden is None else len(hidden.ids)
         measured = None if self.tokenizer.exact or request.usage is None else request.usage.prompt_tokens
         target = None if measured is None else measured - start
-        fitted = _fit(added, keys[at:], target)
         end = start
-        for ids, label, key in zip(fitted, labels[at:], keys[at:], strict=True):
-            segment = Segment(ids, label)
-            segments.append(segment)
+        made: list[_Known] = []
+        for index, ids in enumerate(_fit(added, keys[at:], target), at):
             end += len(ids)
-            if target is None or target > 0:
-                self._known[key] = _Known(segment, end)
-                self._used += ids.nbytes + _ENTRY_BYTES
-        if hidden is not None:
-            segments.insert(0, hidden)
+            made.append(_Known(Segment(ids, parts.label(index)), end))
+        begin = self._begin if raw and len(self._begin.ids) else None
+        latest.put_behind(tuple(segment for segment in (begin, hidden) if segment is not None))
+        tail: list[Segment] = []
+        if target is None or target > 0:
+            for key, entry in zip(keys[at:], made, strict=True):
+                self._known[key] = entry
+                self._count(entry.segment.ids)
+            latest.add(made)
+        else:
+            tail = [entry.segment for entry in made]
         if measured is not None and measured > end:
             path = (keys[-1] if keys else _NO_KEY).hex()
-            segments.append(Segment(filler(f"rest {path}", measured - end), labels[-1] if labels else HIDDEN))
-        if self._used > self._limit // 2:
-            for key in reversed(keys):
-                if key in self._known:
-                    self._known.move_to_end(key)
-            self._forget(self._known)
+            label = parts.label(len(keys) - 1) if keys else HIDDEN
+            tail.append(Segment(filler(f"rest {path}", measured - end), label))
+        self._keep(latest)
         tokens = end if measured is None else measured
+        if begin is not None:
+            tokens += len(begin.ids)
         exact = raw and self.tokenizer.exact and request.exact
-        if raw and len(self.tokenizer.begin_ids):
-            segments.insert(0, Segment(self.tokenizer.begin_ids, 0))
-            tokens += len(self.tokenizer.begin_ids)
-        return Prompt(segments, tokens, exact=exact, measured=measured is not None)
+        return Prompt(latest.segments, tokens, exact=exact, measured=measured is not None, tail=tuple(tail))
 
-    def _keys(self, request: ChatRequest, parts: list[Any]) -> tuple[list[bytes], list[str | None]]:
-        """The path key of each part, and the text of those that had to be looked at."""
+    def _follow(self, request: ChatRequest, parts: _Parts) -> tuple[_Latest, list[str]]:
+        """As much of a prompt as is known, with the keys of all its parts, and the texts of the last ones.
+
+        Parts that the session's latest prompt had in their place are not looked at; where they end, and where a
+        session is new, the keys of what was said since tell whether another prompt has begun alike.
+        """
         root = _root(request)
         before = self._latest.get(request.session)
+        same = 0 if before is None or before.root != root else parts.same_as(before.parts)
+        latest = before.next(same, parts) if before is not None and same else _Latest(root, parts)
+        key = latest.keys[-1] if same else root
         keys: list[bytes] = []
-        if before is not None and before[0] == root:
-            for mine, theirs, key in zip(parts, before[1], before[2], strict=False):
-                if mine is not theirs and mine != theirs:
-                    break
-                keys.append(key)
-        texts: list[str | None] = [None] * len(keys)
-        key = keys[-1] if keys else root
-        for part in parts[len(keys) :]:
-            text = part_text(part)
+        texts: list[str] = []
+        for index in range(same, len(parts)):
+            text = part_text(parts[index])
             key = _digest(key, text)
             keys.append(key)
             texts.append(text)
-        self._latest[request.session] = (root, parts, keys)
+        latest.keys = latest.keys.grown(keys)
+        found: list[_Known] = []
+        for key in latest.keys[len(latest.known) :]:
+            entry = self._known.get(key)
+            if entry is None:  # nothing behind a gap counts
+                break
+            found.append(entry)
+        latest.add(found)
+        self._latest[request.session] = latest
         self._latest.move_to_end(request.session)
         if len(self._latest) > _REMEMBERED_SESSIONS:
             self._latest.popitem(last=False)
-        return keys, texts
+        return latest, texts
+
+    def _keep(self, latest: _Latest) -> None:
+        """Mark a prompt's beginnings as in use, where that may matter, and forget what was not used for longest."""
+        if self._used <= self._limit // 2:
+            return
+        if self._taken - latest.used_at > self._limit // _MARKS:  # not at each turn, which would cost its whole prompt
+            latest.used_at = self._taken
+            for key in reversed(latest.keys):
+                if key in self._known:
+                    self._known.move_to_end(key)
+        self._forget(self._known)
+
+    def _count(self, ids: TokenIds) -> None:
+        self._used += ids.nbytes + _ENTRY_BYTES
+        self._taken += ids.nbytes + _ENTRY_BYTES
 
     def _encoded(self, part: Any, text: str | None) -> TokenIds:
         text = part_text(part) if text is None else text
@@ -287,7 +370,7 @@ class PromptEncoder:
             ids = np.concatenate((filler(f"hidden {request.model} {kind}", shared),
                                   filler(f"hidden {request.session}", tokens - shared)))  # fmt: skip
             known = self._known[key] = _Known(Segment(ids, HIDDEN), tokens)
-            self._used += ids.nbytes + _ENTRY_BYTES
+            self._count(ids)
         self._known.move_to_end(key)
         return known.segment
 
@@ -298,19 +381,14 @@ class PromptEncoder:
             self._used -= ids.nbytes + _ENTRY_BYTES
 
 
-def _parts(request: ChatRequest, *, raw: bool, in_blocks: bool) -> tuple[list[Any], list[int]]:
-    if raw:
-        text = "".join(content_text(message.get("content")) for message in request.messages)
-        blocks = text_blocks(text) if in_blocks else [text] if text else []
-        return list(blocks), [0] * len(blocks)
-    parts: list[Any] = list(request.messages)
-    labels = list(range(len(parts)))
-    if request.tools:
-        return [request.tools, *parts], [TOOLS, *labels]
-    return parts, labels
+def _parts(request: ChatRequest, *, raw: bool, in_blocks: bool) -> _Parts:
+    if not raw:
+        return _Parts(request.tools or None, request.messages, raw=False)
+    text = "".join(content_text(message.get("content")) for message in request.messages)
+    return _Parts(None, text_blocks(text) if in_blocks else [text] if text else [], raw=True)
 
 
-def _fit(added: list[TokenIds], keys: list[bytes], target: int | None) -> list[TokenIds]:
+def _fit(added: list[TokenIds], keys: Sequence[bytes], target: int | None) -> list[TokenIds]:
     """The new stretches, cut or filled so that together they have ``target`` tokens, each in proportion."""
     total = sum(map(len, added))
     if target is None or target == total or target <= 0 or not total:
