@@ -43,7 +43,8 @@ def sample_text(sample: Sample, *, name_source: bool) -> list[str]:
     head = f"{clock}  {sample.source}: " if name_source else f"{clock}  "
     reading = sample.reading
     if reading is None or reading.record is None:
-        return [f"{head}no report: {sample.error or 'nothing known is exported'}"]
+        where = "" if name_source else f" from {sample.source}"
+        return [f"{head}no report{where}: {sample.error or 'nothing known is exported'}"]
     record = reading.record
     lines = []
     if sample.restarted:

@@ -123,7 +123,7 @@ class UrlSource:
         except urllib.error.HTTPError as error:
             raise OSError(f"it answered {error.code} {error.reason}") from None
         except urllib.error.URLError as error:
-            raise OSError(str(error.reason)) from None
+            raise OSError(getattr(error.reason, "strerror", None) or str(error.reason)) from None
         except http.client.HTTPException as error:
             raise OSError(str(error) or type(error).__name__) from None
         if len(text) > _MAX_BYTES:

@@ -150,7 +150,8 @@ def test_following_survives_a_gap_and_a_restart_and_says_both() -> None:
     source.text = None
     gone = follower.look()
     assert gone.error == "Connection refused"
-    assert sample_text(gone, name_source=False)[0].endswith("no report: Connection refused")
+    assert sample_text(gone, name_source=False)[0].endswith(f"no report from {source.name}: Connection refused")
+    assert sample_text(gone, name_source=True)[0].endswith(f"{source.name}: no report: Connection refused")
     assert sample_object(gone)["requests"] is None
     source.text = "eactl:requests_total 1\neactl:restored_tokens_total 7\neactl:start_timestamp_seconds 90\n"
     back = follower.look()
