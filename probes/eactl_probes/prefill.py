@@ -65,11 +65,15 @@ class PrefillFindings:
         middle, low, high = self.fit(loaded=loaded), self.fit("low", loaded=loaded), self.fit("high", loaded=loaded)
         if middle is None or low is None or high is None:
             return None
-        return _banded(middle.linear, low.linear, high.linear), _banded(middle.quadratic, low.quadratic, high.quadratic)
+        source = f"measured ({self.method})"
+        return (
+            _banded(middle.linear, low.linear, high.linear, source),
+            _banded(middle.quadratic, low.quadratic, high.quadratic, source),
+        )
 
 
-def _banded(middle: float, one: float, other: float) -> Figure:
-    return Figure(middle, min(middle, one, other), max(middle, one, other), "measured")
+def _banded(middle: float, one: float, other: float, source: str) -> Figure:
+    return Figure(middle, min(middle, one, other), max(middle, one, other), source)
 
 
 def bound_figures(

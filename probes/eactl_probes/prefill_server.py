@@ -12,7 +12,8 @@ from eactl_probes.prefill import PrefillFindings, PrefillPoint
 from eactl_probes.sampling import Budget, Effort, sample
 from eactl_probes.server_client import Counters, DecodingLoad, ServerClient, unique_prompt
 
-LENGTHS = (512, 2048, 8192, 32768)
+LENGTHS = (512, 2048, 4096, 8192, 32768)
+_LEAST_LENGTHS = 4  # three terms through three lengths leave no residual that could speak against them
 _SETTLE_S = 5.0
 _MOST_SPOILT = 10
 
@@ -92,7 +93,7 @@ def measure_server(
     findings.method = "server"
     progress("asking the server")
     session = _Session(findings, url)
-    wanted = _fitting(lengths, session.max_tokens)
+    wanted = fitting_lengths(lengths, session.max_tokens)
     findings.details["concurrency"] = concurrency
     _note_prefix_metrics(session)
     rounds = [(findings.points, 1)] + ([(findings.loaded_points, concurrency)] if concurrency > 1 else [])
@@ -116,8 +117,8 @@ def measure_server(
                 )
 
 
-def _fitting(lengths: Sequence[int] | None, max_tokens: int) -> tuple[int, ...]:
-    """The lengths asked for, or three or four that the server's context holds."""
+def fitting_lengths(lengths: Sequence[int] | None, max_tokens: int) -> tuple[int, ...]:
+    """The lengths asked for, or four or five that the server's context holds."""
     longest = max_tokens - 1
     if lengths:
         if max(lengths) > longest:
@@ -127,7 +128,9 @@ def _fitting(lengths: Sequence[int] | None, max_tokens: int) -> tuple[int, ...]:
             )  # fmt: skip
         return tuple(lengths)
     wanted = [n for n in LENGTHS if n <= longest]
-    return tuple(wanted) if len(wanted) >= 3 else tuple(sorted({max(1, longest * part // 8) for part in (1, 3, 7)}))
+    if len(wanted) >= _LEAST_LENGTHS:
+        return tuple(wanted)
+    return tuple(sorted({max(1, longest * part // 8) for part in (1, 2, 4, 7)}))
 
 
 def _note_prefix_metrics(session: _Session) -> None:

@@ -36,7 +36,7 @@ def test_the_command_measures_alone_and_beside_decoding_requests(server: Engine)
     assert document["us_per_token"] > 0
     assert [p["tokens"] for p in document["points"]] == [p["tokens"] for p in document["loaded"]["points"]]
     times = [point["median_s"] for point in document["points"]]
-    assert times == sorted(times)  # three lengths up to the context: longer ones take longer
+    assert times == sorted(times)  # four lengths up to the context: longer ones take longer
 
 
 def test_nothing_that_it_sends_is_ever_found_in_the_cache(server: Engine) -> None:
@@ -69,8 +69,8 @@ def test_obr_takes_the_prefill_cost_from_the_server(server: Engine, tmp_path: Pa
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     assert document["sources"] == {
-        "bandwidth_gib_s": "given", "overhead_us": "assumed", "us_per_token": "measured",
-        "quadratic_us_per_token2": "measured", "d2h_gib_s": "assumed equal to host to device",
+        "bandwidth_gib_s": "given", "overhead_us": "assumed", "us_per_token": "measured (server)",
+        "quadratic_us_per_token2": "measured (server)", "d2h_gib_s": "assumed equal to host to device",
     }  # fmt: skip
     assert document["prefill"]["method"] == "server"
     assert document["verdict"] in ("restore", "recompute", "unclear")

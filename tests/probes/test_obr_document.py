@@ -89,6 +89,8 @@ def test_each_fitted_figure_leads_back_to_its_samples() -> None:
     # Least squares on relative errors: every row of 1, n, n^2 divided by its time, against 1.
     rows = np.stack([np.ones_like(n), n, n * n], axis=1) / t[:, None]
     terms = np.linalg.lstsq(rows, np.ones_like(t), rcond=None)[0]
+    sources = document["sources"]
+    assert {sources["us_per_token"], sources["quadratic_us_per_token2"]} == {"measured (layers)"}
     assert document["us_per_token"] == pytest.approx(terms[1] * 1e6, rel=1e-6)
     assert document["quadratic_us_per_token2"] == pytest.approx(terms[2] * 1e6, rel=1e-6)
 

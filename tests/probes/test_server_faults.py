@@ -14,7 +14,7 @@ import pytest
 from eactl.errors import CannotRunHereError, UsageError
 from eactl_probes.prefill import PrefillFindings
 from eactl_probes.prefill_document import prefill_fields
-from eactl_probes.prefill_server import measure_server
+from eactl_probes.prefill_server import fitting_lengths, measure_server
 from eactl_probes.server_client import ServerClient, unique_prompt
 
 
@@ -201,3 +201,16 @@ def test_prompts_do_not_repeat_a_block() -> None:
     vocabulary = list(range(100))
     blocks = [tuple(unique_prompt(vocabulary, 16)) for _ in range(2000)]
     assert len(set(blocks)) == len(blocks)
+
+
+@pytest.mark.parametrize(
+    ("context", "lengths"),
+    [
+        (65536, (512, 2048, 4096, 8192, 32768)),
+        (8193, (512, 2048, 4096, 8192)),
+        (4096, (511, 1023, 2047, 3583)),  # eighths of the 4,095 that leave room for one token of output
+        (3, (1,)),
+    ],
+)
+def test_lengths_by_default_are_as_many_as_tell_a_fit_from_an_accident(context: int, lengths: tuple[int, ...]) -> None:
+    assert fitting_lengths(None, context) == lengths
