@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,9 +37,17 @@ def _command(kind: str, message: str, *, title: str, line: str) -> str:
     properties = {"title": title}
     found = re.fullmatch(r"(?P<file>.+?):(?P<line>\d+)", line)
     if found:
-        properties = {"file": found["file"], "line": found["line"], **properties}
+        properties = {"file": _below_here(found["file"]), "line": found["line"], **properties}
     shown = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
     return f"::{kind} {shown}::{_escaped(message)}"
+
+
+def _below_here(file: str) -> str:
+    """The file as seen from the working directory, where it lies in it: the service knows paths of the checkout."""
+    path = Path(file)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return file
 
 
 def _escaped(text: str, more: str = "") -> str:

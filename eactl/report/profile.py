@@ -75,7 +75,7 @@ def sentence(document: Fields, next_step: str) -> str:
 
 def _facts(document: Fields) -> str:
     lines = []
-    groups = document["shared_prefixes"]
+    groups = sorted(document["shared_prefixes"], key=lambda group: (1 - group["tasks"]) * group["tokens"])
     if groups:
         named = ", ".join(f"{group['tokens']:,} tokens by {group['tasks']:,} tasks" for group in groups[:3])
         more = f" and {len(groups) - 3} more groups" if len(groups) > 3 else ""

@@ -5,6 +5,7 @@ Everything comes from the columns and the prefix forest of a Workload, so nothin
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -183,8 +184,9 @@ def profile_workload(
 def shared_prefixes(workload: Workload) -> tuple[SharedPrefix, ...]:
     """Groups of tasks whose first prompts begin alike, and what each group has in common; most tasks first.
 
-    In whole blocks for block traces. Prompts that can never share KV (another model or salt, or block ids of
-    another file) are never in one group.
+    Where a part of a group has so much more in common that one copy for the part saves more tokens than one for all,
+    the part is a group as well. In whole blocks for block traces. Prompts that can never share KV (another model or
+    salt, or block ids of another file) are never in one group.
     """
     paths = workload.paths
     first_prompts = workload.prompt_node[workload.previous < 0].tolist()
@@ -197,7 +199,36 @@ def shared_prefixes(workload: Workload) -> tuple[SharedPrefix, ...]:
         common[top] = paths.meet(common[top], node) if top in common else node
         tasks[top] = tasks.get(top, 0) + 1
     groups = [SharedPrefix(count, paths.end[common[top]]) for top, count in tasks.items() if count > 1]
+    groups += _parts(workload, first_prompts, common, tasks)
     return tuple(sorted(groups, key=lambda group: (-group.tasks, -group.tokens)))
+
+
+def _parts(
+    workload: Workload, first_prompts: list[int], common: dict[int, int], tasks: dict[int, int]
+) -> Iterator[SharedPrefix]:
+    """Of each group the part that saves most, if that is not the whole group."""
+    paths = workload.paths
+    below: dict[int, int] = {}  # first prompts that end at a node or run through it
+    for node in first_prompts:
+        below[node] = below.get(node, 0) + 1
+    waiting = [(-paths.end[node], node) for node in below]
+    heapq.heapify(waiting)  # deepest first, so that a node's count is whole when it is handed on
+    best: dict[int, tuple[int, int]] = {}
+    while waiting:
+        end, node = heapq.heappop(waiting)
+        if end >= 0:
+            continue
+        top, count = paths.first_below_root[node], below[node]
+        if count > 1:
+            best[top] = max(best.get(top, (0, 0)), ((count - 1) * -end, node))
+        above = paths.parent[node]
+        if above not in below:
+            below[above] = 0
+            heapq.heappush(waiting, (-paths.end[above], above))
+        below[above] += count
+    for top, (saved, node) in best.items():
+        if saved > (tasks[top] - 1) * paths.end[common[top]]:
+            yield SharedPrefix(below[node], paths.end[node])
 
 
 def condensations(workload: Workload) -> Condensations:

@@ -392,3 +392,11 @@ def test_the_axis_of_a_chart_has_round_numbers_and_room_for_every_bar(highest: i
     [bar] = svg.findall("g/rect")
     assert top <= float(bar.get("y", 0)) < base
     assert float(bar.get("height", 0)) > 0.4 * (base - top)
+
+
+def test_annotations_name_files_as_the_checkout_does(
+    clock: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(clock.parent)
+    assert check(clock, "--annotate", "github") == 0
+    assert "::warning file=clock.jsonl,line=4," in capsys.readouterr().out

@@ -293,3 +293,24 @@ def test_the_table_says_which_counts_are_exact(tmp_path: Path, capsys: pytest.Ca
     assert rows[0].startswith("source in /")
     assert rows[2].startswith("a.jsonl ") and rows[2].endswith("  approximate")
     assert rows[3].startswith("b.jsonl ") and rows[3].endswith("  counts exact, ids approximate")
+
+
+def test_a_part_of_a_group_that_has_far_more_in_common_is_a_group_as_well() -> None:
+    # five tasks share the token 1; three of them 60 tokens more: 2 x 61 saved are more than 4 x 1
+    long = [1, *range(100, 160)]
+    calls = [call("a", [1, 2]), call("b", [1, 3]), *(call(name, [*long, n]) for n, name in enumerate("cde"))]
+    found = profile_workload(load_workload(calls))
+    assert [(group.tasks, group.tokens) for group in found.shared_prefixes] == [(5, 1), (3, 61)]
+    assert found.shared_prefix_tokens == 1
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=2, max_size=12))
+def test_groups_that_share_save_what_the_best_prefix_saves(prompts: list[list[int]]) -> None:
+    """Against every prefix of every first prompt, tried one by one."""
+    groups = shared_prefixes(load_workload([call(f"t{n}", prompt) for n, prompt in enumerate(prompts)]))
+    saved: dict[int, int] = {}
+    for prompt in prompts:
+        for length in range(1, len(prompt) + 1):
+            many = sum(other[:length] == prompt[:length] for other in prompts)
+            saved[prompt[0]] = max(saved.get(prompt[0], 0), (many - 1) * length)
+    assert max(saved.values()) == max(((group.tasks - 1) * group.tokens for group in groups), default=0)
