@@ -124,8 +124,8 @@ def _verdict(fields: Totals, turns: Sequence[Turn]) -> str:
         f"tokens ({fields.lost_tokens / fields.prompt_tokens:.1%} of all) are computed again because of it. "
     )
     if len(by_loss) > 1:
-        share = lost / fields.lost_tokens if fields.lost_tokens else 0.0
-        part = f" ({'over 99%' if share > 0.99 else f'{share:.0%}'} of that)" if share else ""
+        part_of = lost / fields.lost_tokens if fields.lost_tokens else 0.0
+        part = f" ({'over 99%' if part_of > 0.99 else f'{part_of:.0%}'} of that)" if part_of else ""
         text += f"Largest cause: {worst}{part}. "
     else:
         text += f"Cause: {worst}. "

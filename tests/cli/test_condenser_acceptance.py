@@ -327,3 +327,20 @@ def test_every_exit_status_of_the_contract(tmp_path: Path, capsys: pytest.Captur
     assert check(tmp_path / "none.jsonl") == 2 and check(log, "--chunk-tokens", "0") == 2
     assert check(log, "--format", "mooncake-and-a-half") == 2
     assert capsys.readouterr().err.count("eactl: error: ") == 3
+
+
+def test_the_verdict_of_several_causes_names_the_largest_with_its_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = headed(*(f"Time: 2026-09-30T12:00:{n:02}Z\n{SYSTEM}" for n in (1, 2, 3)))
+    rewritten = changed(1, user("quite another task than the one before"))
+    made = [*clock, *({**line, "session": "s2"} for line in rewritten)]
+    assert check(write(tmp_path / "log.jsonl", made)) == 0
+    verdict = re.sub(r"\s+", " ", capsys.readouterr().out.partition("\n\n")[0])
+    shape = (
+        r"3 of 6 requests break the prefix: [\d.]+K tokens \([\d.]+% of all\) are computed again because of it\. "
+        r"Largest cause: changing-value \(\d\d% of that\)\. Now [\d.]+% of the prompt tokens are unchanged since "
+        r"the previous turn \([\d.]+% if generated text does not become the same tokens again\); "
+        r"without these breaks [\d.]+%\."
+    )
+    assert re.fullmatch(shape, verdict), verdict
