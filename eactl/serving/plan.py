@@ -6,9 +6,11 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from eactl.serving.settings import ServeSettings
+from eactl.telemetry.statefile import state_dir
 from eactl.units import GIB
 
 _API_SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.launchers.api_server.entry")
@@ -92,6 +94,7 @@ class Plan:
     processes: tuple[Process, ...]
     tier: Tier
     shm_file: str | None  # the LMCache server's segment, which stays behind when it is killed
+    state_file: Path | None = None  # likewise; with several engines each adds its number to the name
 
     @property
     def vllm(self) -> Process:
@@ -126,9 +129,10 @@ def make_plan(
     processes = []
     if start_server:
         processes.append(_lmcache_server(settings, weight, tier, port, http_port, shm_name))
-    extra = _connector_config(settings, weight, tier, port, http_port)
+    state_file = settings.state_file or state_dir() / f"tier-{settings.port}.json"
+    extra = _connector_config(settings, weight, tier, state_file, port, http_port)
     processes.append(_vllm(settings, tier, extra, api_server))
-    return Plan(tuple(processes), tier, f"{_SHM_PREFIX}{shm_name}" if shm_name else None)
+    return Plan(tuple(processes), tier, f"{_SHM_PREFIX}{shm_name}" if shm_name else None, state_file)
 
 
 def _lmcache_server(
@@ -186,13 +190,13 @@ def _vllm(settings: ServeSettings, tier: Tier, extra: dict[str, Any], api_server
     return Process("vllm", tuple(argv), env, f"http://{host}:{settings.port}/health", unless_set)
 
 
-def _connector_config(settings: ServeSettings, weight: Weight, tier: Tier, port: int, http_port: int) -> dict[str, Any]:
+def _connector_config(
+    settings: ServeSettings, weight: Weight, tier: Tier, state_file: Path, port: int, http_port: int
+) -> dict[str, Any]:
     extra: dict[str, Any] = {"eactl.policy": settings.policy, "eactl.theta": settings.theta,
-                             "eactl.window_s": settings.window_s}  # fmt: skip
+                             "eactl.window_s": settings.window_s, "eactl.state_file": str(state_file)}  # fmt: skip
     if settings.kappa_chunks is not None:
         extra["eactl.kappa_chunks"] = settings.kappa_chunks
-    if settings.state_file is not None:
-        extra["eactl.state_file"] = str(settings.state_file)
     if settings.mode == "in-process":
         return extra | {"eactl.host_bytes": tier.bytes_rank, "eactl.bytes_per_token": weight.bytes_per_token_rank}
     extra["eactl.host_bytes"] = tier.bytes_total

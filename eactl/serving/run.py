@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -114,6 +116,10 @@ def run_plan(plan: Plan, *, wait_s: float, write: Callable[[str], None], ready: 
             if plan.shm_file:
                 with suppress(OSError):
                     Path(plan.shm_file).unlink()
+            if plan.state_file:  # vLLM kills its engines rather than wait for them
+                for path in plan.state_file.parent.glob(f"{glob.escape(plan.state_file.stem)}*.json"):
+                    if re.fullmatch(r"(-dp\d+)?", path.stem.removeprefix(plan.state_file.stem)):
+                        path.unlink(missing_ok=True)
     return 130 if stop and stop[0] == signal.SIGINT else 0
 
 

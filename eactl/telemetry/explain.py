@@ -80,7 +80,9 @@ def useful_host_bytes(record: TierRecord) -> float | None:
 
 def _doing(record: TierRecord) -> str:
     if record.policy == "conditioned":
-        return "declining refills" if record.pressure else "storing everything"
+        if not record.pressure:
+            return "storing everything"
+        return "declining refills" if record.skipped_requests != 0 else "declining refills above κ, none so far"
     return {
         "none": "storing everything (policy none)", "fixed": "declining every refill (policy fixed)",
         "lazy": "LMCache stores what the GPU is about to drop (policy lazy)",

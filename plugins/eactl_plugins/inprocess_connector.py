@@ -23,7 +23,7 @@ from eactl_plugins.metrics import KEY, Metrics, StatsFeed, merge
 from eactl_plugins.publisher import Publisher
 from eactl_plugins.settings import LAZY, PluginSettings
 from eactl_plugins.vllm_request import lookup_of, mark_skip_save
-from eactl_plugins.vllm_steps import bytes_per_token, engine_name, gpu_kv_tokens
+from eactl_plugins.vllm_steps import bytes_per_token, dp_rank, engine_name, gpu_kv_tokens
 
 TIER = "tier"
 
@@ -67,7 +67,7 @@ class EactlInProcessConnector(GateHooks, LMCacheConnectorV1):  # type: ignore[mi
             gpu_kv_tokens=gpu_kv_tokens(kv_cache_config),
         )
         self._feed = StatsFeed()
-        path = settings.state_path(self._gate.engine)
+        path = settings.state_path(self._gate.engine, dp_rank(vllm_config))
         self._publisher = Publisher(self._gate, path, settings.report_every_s)
         logger.info("eactl: policy %s, %d-token chunks of %d bytes, state in %s",
                     settings.policy, chunk_tokens, per_token * chunk_tokens, path)  # fmt: skip

@@ -20,7 +20,7 @@ from eactl_plugins.mp_server import ServerReader
 from eactl_plugins.publisher import Publisher
 from eactl_plugins.settings import LAZY, PluginSettings
 from eactl_plugins.vllm_request import lookup_of
-from eactl_plugins.vllm_steps import bytes_per_token, engine_name, gpu_kv_tokens
+from eactl_plugins.vllm_steps import bytes_per_token, dp_rank, engine_name, gpu_kv_tokens
 from eactl_plugins.worker_guard import guard_worker
 
 
@@ -38,7 +38,6 @@ class EactlMPConnector(GateHooks, LMCacheMPConnector):  # type: ignore[misc]
             guard_worker(self.worker_adapter)
 
     def _start_gate(self, settings: PluginSettings, vllm_config: Any, kv_cache_config: Any) -> None:
-        parallel = vllm_config.parallel_config
         strategy = self.scheduler_adapter.parallel_strategy
         self._pieces = strategy.kv_world_size * strategy.n_servers  # objects of one chunk, over all servers
         per_rank = bytes_per_token(kv_cache_config)
@@ -63,9 +62,7 @@ class EactlMPConnector(GateHooks, LMCacheMPConnector):  # type: ignore[misc]
         self._fed_at_s = 0.0
         self._reader = ServerReader(settings.status_urls) if settings.status_urls else None
         self._written_before: int | None = None
-        path = settings.state_path(self._gate.engine)
-        if parallel.data_parallel_size > 1 and settings.state_file:
-            path = path.with_stem(f"{path.stem}-dp{parallel.data_parallel_rank}")
+        path = settings.state_path(self._gate.engine, dp_rank(vllm_config))
         self._publisher = Publisher(
             self._gate, path, settings.report_every_s, self._read_tier if self._reader else None
         )

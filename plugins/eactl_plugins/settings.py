@@ -57,8 +57,11 @@ class PluginSettings:
         kappa = self.kappa_chunks if self.kappa_chunks is not None else max(1, KAPPA_TOKENS // chunk_tokens)
         return AdmissionSettings(kappa_chunks=kappa, theta=self.theta, window_s=self.window_s, fresh_s=self.fresh_s)
 
-    def state_path(self, engine: str) -> Path:
-        return self.state_file or state_dir() / f"tier-{engine}.json"
+    def state_path(self, engine: str, dp_rank: int | None) -> Path:
+        """Where ``engine`` publishes; data-parallel engines share these settings, so each adds its number."""
+        if self.state_file is None:
+            return state_dir() / f"tier-{engine}.json"
+        return self.state_file if dp_rank is None else self.state_file.with_stem(f"{self.state_file.stem}-dp{dp_rank}")
 
 
 def _policy(value: object) -> str:

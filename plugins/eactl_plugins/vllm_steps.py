@@ -27,9 +27,15 @@ def gpu_kv_tokens(kv_cache_config: Any) -> int | None:
 
 def engine_name(vllm_config: Any) -> str:
     """A short name, different for each engine on a machine."""
-    parallel = vllm_config.parallel_config
     name = str(getattr(vllm_config, "instance_id", "") or os.getpid())[:8]
-    return f"{name}-dp{parallel.data_parallel_rank}" if parallel.data_parallel_size > 1 else name
+    rank = dp_rank(vllm_config)
+    return name if rank is None else f"{name}-dp{rank}"
+
+
+def dp_rank(vllm_config: Any) -> int | None:
+    """The engine's number among data-parallel ones, None where it is the only one."""
+    parallel = vllm_config.parallel_config
+    return int(parallel.data_parallel_rank) if parallel.data_parallel_size > 1 else None
 
 
 def count_step(gate: AdmissionGate, scheduler_output: Any) -> None:

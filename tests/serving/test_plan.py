@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,6 +129,20 @@ def test_the_connector_is_told_the_policy_and_where_the_tier_can_be_read() -> No
     assert told["lmcache.mp.port"] == 1
     assert "lmcache.mp.lazy_offload" not in told
     assert extra(plan(10, policy="lazy"))["lmcache.mp.lazy_offload"] is True
+
+
+def test_engines_publish_where_tail_looks_each_under_a_name_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EACTL_STATE_DIR", str(tmp_path))
+    for made in (plan(10, port=8001), plan(10, port=8001, mode="in-process")):
+        assert made.state_file == tmp_path / "tier-8001.json"
+        told = PluginSettings.from_extra_config(extra(made))
+        assert told.state_path("engine", None) == tmp_path / "tier-8001.json"
+        assert told.state_path("engine", 3) == tmp_path / "tier-8001-dp3.json"
+    given = PluginSettings.from_extra_config(extra(plan(10, state_file=tmp_path / "here.json")))
+    assert given.state_path("engine", None) == tmp_path / "here.json"
+    assert PluginSettings().state_path("engine-dp3", 3) == tmp_path / "tier-engine-dp3.json"
 
 
 def test_servers_that_run_already_are_used_and_none_is_started() -> None:

@@ -74,6 +74,14 @@ def test_processes_start_in_order_with_prefixed_logs_and_end_together_on_a_signa
     assert gone(helper)  # what a child leaves behind goes with it
 
 
+def test_the_state_files_of_its_engines_go_with_them_and_no_others(tmp_path: Path) -> None:
+    for name in ("tier-8000.json", "tier-8000-dp1.json", "tier-80001.json", "tier-8000-mine.json"):
+        (tmp_path / name).touch()
+    made = Plan((server("vllm"),), TIER, None, tmp_path / "tier-8000.json")
+    run_plan(made, wait_s=20, write=lambda _: None, ready=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tier-8000-mine.json", "tier-80001.json"]
+
+
 def test_ctrl_c_is_130() -> None:
     made = Plan((server("vllm"),), TIER, None)
     assert run_plan(made, wait_s=20, write=lambda _: None, ready=lambda: os.kill(os.getpid(), signal.SIGINT)) == 130
