@@ -6,11 +6,13 @@ call at a time, and a call costs a few steps, not one per block: the path of the
 point is kept as one contiguous *run* of ids, so a new prompt is compared with a handful of runs (the preferred
 paths of a link-cut tree, whose number is logarithmic per call amortised), each comparison one vector operation.
 
-Memory is proportional to the distinct blocks while building and to the number of branching points afterwards.
+Memory is proportional to the number of branching points, besides a fixed amount for ids: runs that no call came by
+for longest are set aside in a temporary file, whose size is proportional to the distinct ids.
 """
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,7 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from eactl.model.idstore import NOWHERE, IdStore, Stored
+
 SUPER_ROOT = 0
+HELD_BYTES = 64 << 20  # ids in memory
+_LEAST_BYTES = 1 << 12  # a run this small is not worth a place in a file
 
 
 class Placement(NamedTuple):
@@ -33,26 +39,34 @@ class _Run:
     """The stretch of one path that its latest call left contiguous, from ``start`` down to ``stop``.
 
     ``ids`` holds the path's ids from depth ``base`` on, maybe with room for more: the next call of an agent
-    mostly appends, and then only what is new has to be copied.
+    mostly appends, and then only what is new has to be copied. ``stored`` says where the first of them lie in a
+    file; when all do, ``ids`` may be empty. ``path`` is the number of the insertion whose path it is.
     """
 
-    __slots__ = ("base", "ends", "ids", "nodes", "start")
+    __slots__ = ("base", "ends", "ids", "nodes", "path", "start", "stored")
 
-    def __init__(self, ids: npt.NDArray[Any], base: int, start: int, nodes: list[int], ends: list[int]) -> None:
+    def __init__(
+        self, ids: npt.NDArray[Any], base: int, start: int, nodes: list[int], ends: list[int], path: int,
+        stored: Stored = NOWHERE,
+    ) -> None:  # fmt: skip
         self.ids = ids
         self.base = base
         self.start = start
         self.nodes = nodes  # from top to bottom
         self.ends = ends  # their end depths, in units from the root
+        self.path = path
+        self.stored = stored
 
     @property
     def stop(self) -> int:
         return self.ends[-1]
 
-    def common_with(self, ids: npt.NDArray[Any]) -> int:
-        """The depth down to which the path of ``ids`` runs along; both agree above ``start``."""
-        start, base = self.start, self.base
-        stop = min(self.ends[-1], len(ids))
+    def common_with(self, ids: npt.NDArray[Any], known: int) -> int:
+        """The depth down to which the path of ``ids`` runs along; both agree above ``start`` and above ``known``."""
+        base, stop = self.base, min(self.ends[-1], len(ids))
+        start = max(self.start, min(known, stop))
+        if start == stop:
+            return stop
         differs = self.ids[start - base : stop - base] != ids[start:stop]
         first = int(differs.argmax())
         return start + first if differs[first] else stop
@@ -75,10 +89,11 @@ class _Run:
 class ForestBuilder:
     """Inserts paths of ids and hands out the nodes at which they end.
 
-    Nodes keep their number and their end for ever: a split puts a new node above the old one.
+    Nodes keep their number and their end for ever: a split puts a new node above the old one. About ``held_bytes``
+    of ids stay in memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held_bytes: int = HELD_BYTES) -> None:
         self._parent = [SUPER_ROOT]
         self._end_units = [-1]
         self._unit_tokens = [1]
@@ -87,6 +102,10 @@ class ForestBuilder:
         self._insertions = 0
         self._child: dict[int, int] = {}  # (node << 63) + first id -> child
         self._run_at: dict[int, _Run] = {}  # top node of a run -> run
+        self._store = IdStore()
+        self._limit_bytes = held_bytes
+        self._held_bytes = 0
+        self._held: dict[int, _Run] = {}  # those of the runs whose ids are in memory and might go, oldest use first
         self._roots: dict[object, int] = {}
 
     def __len__(self) -> int:
@@ -100,10 +119,13 @@ class ForestBuilder:
             node = self._roots[key] = self._add_node(SUPER_ROOT, 0, 0, unit_tokens)
         return node
 
-    def insert(self, root: int, ids: npt.NDArray[Any], prompt_units: int | None = None) -> Placement:
+    def insert(
+        self, root: int, ids: npt.NDArray[Any], prompt_units: int | None = None, like: tuple[int, int] = (-1, 0)
+    ) -> Placement:
         """Put one path in; ``ids`` is the prompt, followed by the output where its ids are known.
 
-        ``prompt_units`` says how many of them are prompt (default: all).
+        ``prompt_units`` says how many of them are prompt (default: all). ``like`` (i, k): the first k of them are
+        those of insertion number i (from 0), so that they need not be compared with that path.
         """
         total = len(ids)
         self._insertions += 1
@@ -112,14 +134,23 @@ class ForestBuilder:
         ends: list[int] = []
         node, depth = root, 0
         kept: npt.NDArray[Any] | None = None
+        stored = NOWHERE
         while depth < total:
             child = self._child.get((node << 63) + int(ids[depth]))
             if child is None:
                 break
-            run = self._run_at.pop(child)
-            depth = run.common_with(ids)
+            run = self._pick(child)
+            depth = run.common_with(ids, like[1] if run.path == like[0] else 0)
             kept = run.extended(ids) if depth == run.stop else None
-            node = self._take(run, depth, nodes, ends)
+            if run.ids.dtype == ids.dtype and stored.ids >= run.base:
+                below = run.stored.part(0, depth - run.base, ids.itemsize)
+                if run.base + below.ids > stored.ids:
+                    stored = stored.part(0, run.base, ids.itemsize).followed_by(below)
+            if not nodes and depth == run.stop:
+                nodes, ends = run.nodes, run.ends
+                node = nodes[-1]
+            else:
+                node = self._take(run, depth, nodes, ends)
         shared = depth
         if depth < total:
             first = int(ids[depth])
@@ -131,9 +162,10 @@ class ForestBuilder:
         if not nodes:
             return Placement(root, root, 0)
         # Unless an array is there to go on with, a copy: the caller's may be a view of a whole file.
-        run = _Run(np.array(ids) if kept is None else kept, 0, 0, nodes, ends)
+        run = _Run(np.array(ids) if kept is None else kept, 0, 0, nodes, ends, self._insertions - 1, stored)
         prompt_node = root if mark == 0 else self._boundary(run, mark)
-        self._run_at[nodes[0]] = run
+        self._lay_down(run)
+        self._set_aside()
         return Placement(prompt_node, node, shared)
 
     def parent_of(self, node: int) -> int:
@@ -158,6 +190,35 @@ class ForestBuilder:
         self._made_by.append(self._insertions - 1)
         return len(self._parent) - 1
 
+    def _pick(self, top: int) -> _Run:
+        """Take the run at ``top`` away, its ids in memory."""
+        run = self._run_at.pop(top)
+        if self._held.pop(top, None) is not None:
+            self._held_bytes -= run.ids.nbytes
+        elif not len(run.ids):
+            run.ids = self._store.get(run.stored, run.ids.dtype)
+        return run
+
+    def _lay_down(self, run: _Run) -> None:
+        top = run.nodes[0]
+        self._run_at[top] = run
+        if run.ids.nbytes >= _LEAST_BYTES:
+            self._held[top] = run
+            self._held_bytes += run.ids.nbytes
+
+    def _set_aside(self) -> None:
+        """Store the ids of the runs of oldest use, but for the latest, while memory holds too many."""
+        while self._held_bytes > self._limit_bytes and len(self._held) > 1:
+            top = next(iter(self._held))
+            run = self._held[top]
+            stored = self._store.put(run.ids[: run.stop - run.base], run.stored)
+            if stored is None:  # no place for a file: as if there were no limit
+                self._limit_bytes = sys.maxsize
+                return
+            del self._held[top]
+            self._held_bytes -= run.ids.nbytes
+            run.stored, run.ids = stored, np.empty(0, dtype=run.ids.dtype)
+
     def _take(self, run: _Run, depth: int, nodes: list[int], ends: list[int]) -> int:
         """Move the part of ``run`` above ``depth`` to the new path; what is left stays a run of its own."""
         at = bisect_left(run.ends, depth)
@@ -166,10 +227,12 @@ class ForestBuilder:
         nodes += run.nodes[: at + 1]
         ends += run.ends[: at + 1]
         if at + 1 < len(run.nodes):
-            ids, base = run.ids, run.base
+            ids, base, stored = run.ids, run.base, run.stored
             if 2 * (run.stop - depth) <= len(ids):  # let go of the part that moved
+                stored = stored.part(depth - base, run.stop - base, ids.itemsize)
                 ids, base = ids[depth - base : run.stop - base].copy(), depth
-            self._run_at[run.nodes[at + 1]] = _Run(ids, base, depth, run.nodes[at + 1 :], run.ends[at + 1 :])
+            nodes_left, ends_left = run.nodes[at + 1 :], run.ends[at + 1 :]
+            self._lay_down(_Run(ids, base, depth, nodes_left, ends_left, run.path, stored))
         return nodes[-1]
 
     def _boundary(self, run: _Run, depth: int) -> int:

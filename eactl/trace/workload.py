@@ -26,6 +26,7 @@ def load_workload(calls: Iterable[Call], *, merge_salts: bool = False) -> Worklo
     numbers: dict[str | int, int] = {}
     key: str | int
     names: list[str] = []
+    latest: dict[str, int] = {}  # task -> number of its latest call
     task_of, unit_tokens, prompt_node, path_node = array("i"), array("i"), array("i"), array("i")
     prompt_tokens, output_tokens = array("q"), array("q")
     arrival_s, gap_s, service_s = array("d"), array("d"), array("d")
@@ -35,10 +36,14 @@ def load_workload(calls: Iterable[Call], *, merge_salts: bool = False) -> Worklo
     for call in calls:
         salts.add(call.salt)
         root = forest.root((call.scope, None if merge_salts else call.salt, call.model), call.unit_tokens)
+        like = (-1, 0)
+        if call.task is not None:
+            like = (latest.get(call.task, -1), call.keep)
+            latest[call.task] = len(task_of)
         if call.output_ids is not None and len(call.output_ids):
-            place = forest.insert(root, np.concatenate((call.ids, call.output_ids)), len(call.ids))
+            place = forest.insert(root, np.concatenate((call.ids, call.output_ids)), len(call.ids), like)
         else:
-            place = forest.insert(root, call.ids)
+            place = forest.insert(root, call.ids, None, like)
         if call.task is None:
             inferred, _ = inference.assign(place, call.prompt_tokens)
             key, name = inferred, f"task-{inferred}"
