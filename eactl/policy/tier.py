@@ -11,22 +11,21 @@ class TierSize:
 
     ``host_bytes`` (C_H) and ``bytes_per_token`` (β) belong together: both of one rank, or both of all ranks.
     A tier whose server evicts before it is full (LMCache's multi-process server does so at a watermark) keeps
-    less than its configured size. ``full_share`` is the level that counts as full, o_t = 1, and ``kept_share``
-    the level that reuse can count on, both as shares of ``host_bytes``. Raises ValueError for a size that
-    cannot be: negative bytes, no tokens in a chunk, a share outside (0, 1].
+    less than its configured size: ``kept_share`` of ``host_bytes``. Both factors of Eq. 10 are taken against that
+    level: at it the tier counts as full, o_t = 1, and what is larger does not fit. Raises ValueError for a size
+    that cannot be: negative bytes, no tokens in a chunk, a share outside (0, 1].
     """
 
     chunk_tokens: int
     bytes_per_token: int
     host_bytes: int
-    full_share: float = 1.0
     kept_share: float = 1.0
 
     def __post_init__(self) -> None:
         if self.chunk_tokens < 1 or self.bytes_per_token < 1 or self.host_bytes < 0:
             raise ValueError("a tier needs chunk_tokens and bytes_per_token above 0 and host_bytes of at least 0")
-        if not (0 < self.full_share <= 1 and 0 < self.kept_share <= 1):
-            raise ValueError("full_share and kept_share are shares of the tier, above 0 and at most 1")
+        if not 0 < self.kept_share <= 1:
+            raise ValueError("kept_share is a share of the tier, above 0 and at most 1")
 
     @classmethod
     def with_watermark(
@@ -34,14 +33,11 @@ class TierSize:
     ) -> TierSize:
         """A tier that drops ``ratio`` of its keys whenever its usage reaches ``watermark``.
 
-        Its level saw-tooths between watermark·(1 − ratio) and watermark (docs/admission.md has the measurements).
-        It counts as full from the lower end, so that "full" holds all through the cycle, and reuse can count on
-        the middle of it.
+        Its level saw-tooths between watermark·(1 − ratio) and watermark, and what it keeps is the low end: from
+        there it counts as full all through the cycle, and each sweep drops what goes beyond
+        (docs/admission.md has the measurements).
         """
-        return cls(
-            chunk_tokens, bytes_per_token, host_bytes,
-            full_share=watermark * (1 - ratio), kept_share=watermark * (1 - ratio / 2),
-        )  # fmt: skip
+        return cls(chunk_tokens, bytes_per_token, host_bytes, kept_share=watermark * (1 - ratio))
 
     @property
     def capacity_chunks(self) -> int:
@@ -53,9 +49,9 @@ class TierSize:
         return reuse_bytes <= self.host_bytes * self.kept_share
 
     def occupancy(self, registered_chunks: int) -> float:
-        """o_t: registered chunks over the level that counts as full; 1 for a tier that can hold nothing."""
-        full = self.capacity_chunks * self.full_share
-        return registered_chunks / full if full else 1.0
+        """o_t: registered chunks over the level that the tier keeps; 1 for a tier that can hold nothing."""
+        kept = self.capacity_chunks * self.kept_share
+        return registered_chunks / kept if kept else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from eactl.policy import Admission, Lineage, TierReport
@@ -89,6 +89,7 @@ class AdmissionGate:
     engine: str = ""
     gpu_kv_tokens: int | None = None  # K_G
     label: str | None = None  # what the record calls the policy, where that is LMCache's own
+    clock: Callable[[], float] = time.monotonic  # seconds, for the windows
     counters: Counters = field(default_factory=Counters)
     tier: TierState = field(default_factory=TierState)
     _live: dict[str, _Live] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class AdmissionGate:
 
     def reported(self, report: TierReport, state: TierState) -> None:
         """The tier was read. Any thread."""
-        now_s = time.monotonic()
+        now_s = self.clock()
         with self._lock:
             self.tier = state
             state.at_s = now_s
@@ -170,7 +171,7 @@ class AdmissionGate:
 
     def record(self) -> TierRecord:
         """Everything, for the state file and the metrics. Any thread."""
-        now_s = time.monotonic()
+        now_s = self.clock()
         with self._lock:
             pool = self.admission.pool(now_s)
             tier = self.tier
@@ -217,7 +218,7 @@ class AdmissionGate:
         task: Hashable = lookup.task
         if task is None:
             task = live.lineage = self.lineage.begin(lookup.hashes, lookup.prompt)
-        now_s = time.monotonic()
+        now_s = self.clock()
         self.admission.observe_lookup(task, tokens, now_s)
         decision = self.admission.decide(tokens, lookup.hit_tokens, now_s)
         counters.pressure_requests += decision.pressure

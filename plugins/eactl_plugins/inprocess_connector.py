@@ -55,10 +55,7 @@ class EactlInProcessConnector(GateHooks, LMCacheConnectorV1):  # type: ignore[mi
         if not per_token:
             raise ValueError("eactl.bytes_per_token: this vLLM does not tell it, so it has to be given")
         # No watermark here: LMCache evicts when an allocation finds no room, so full means full.
-        tier = TierSize(
-            chunk_tokens, per_token, host_bytes,
-            full_share=settings.full_share or 1.0, kept_share=settings.kept_share or 1.0,
-        )  # fmt: skip
+        tier = TierSize(chunk_tokens, per_token, host_bytes, kept_share=settings.kept_share or 1.0)
         block_tokens = getattr(kv_cache_config, "hash_block_size", None) or vllm_config.cache_config.block_size
         self._gate = AdmissionGate(
             Admission(settings.policy, tier, settings.admission(chunk_tokens)),

@@ -6,6 +6,7 @@ Use it with ``--kv-transfer-config`` as ``kv_connector`` EactlMPConnector from m
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from lmcache.integration.vllm.lmcache_mp_connector import LMCacheMPConnector
@@ -129,11 +130,7 @@ class EactlMPConnector(GateHooks, LMCacheMPConnector):  # type: ignore[misc]
 
     def _tier_size(self, per_token: int, host_bytes: int, watermark: float, ratio: float) -> TierSize:
         size = TierSize.with_watermark(self._chunk_tokens, per_token, host_bytes, watermark=watermark, ratio=ratio)
-        given = self._settings
-        return TierSize(
-            self._chunk_tokens, per_token, host_bytes,
-            full_share=given.full_share or size.full_share, kept_share=given.kept_share or size.kept_share,
-        )  # fmt: skip
+        return replace(size, kept_share=self._settings.kept_share or size.kept_share)
 
     def get_kv_connector_stats(self) -> Any:
         stats = super().get_kv_connector_stats()

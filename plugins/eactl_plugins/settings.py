@@ -31,7 +31,6 @@ class PluginSettings:
     report_every_s: float = 1.0
     host_bytes: int | None = None
     bytes_per_token: int | None = None
-    full_share: float | None = None
     kept_share: float | None = None
     status_urls: tuple[str, ...] = ()
     state_file: Path | None = None
@@ -102,6 +101,6 @@ def _urls(value: object) -> tuple[str, ...]:
 
 _READERS: dict[str, Callable[[object], object]] = {
     "policy": _policy, "kappa_chunks": _whole, "theta": _share, "window_s": _positive, "fresh_s": _positive,
-    "report_every_s": _positive, "host_bytes": _whole, "bytes_per_token": _whole, "full_share": _share,
-    "kept_share": _share, "status_urls": _urls, "state_file": lambda value: Path(str(value)),
+    "report_every_s": _positive, "host_bytes": _whole, "bytes_per_token": _whole, "kept_share": _share,
+    "status_urls": _urls, "state_file": lambda value: Path(str(value)),
 }  # fmt: skip

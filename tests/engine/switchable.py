@@ -1,20 +1,22 @@
 """The multi-process connector with a policy that a test can change while the engine runs.
 
 Reads a JSON file named by ``eactl.control``: ``{"run": label, "policy": …, "kappa_chunks": …, "window_s": …,
-"full": …, "kept": …, "fault": …}``; a new label starts a fresh policy with fresh counters. With ``fault`` every
-decision raises.
+"kept": …, "turns": …}``; a new label starts a fresh policy with fresh counters. ``kept`` names another
+reading of what the tier keeps. With ``turns`` the windows are measured on a clock that the test sets, so that a slow
+machine sees what a fast one does.
 """
 
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eactl.policy import Admission, AdmissionSettings, Lineage, TierSize
 from eactl_plugins.gate import Counters, TierState
 from eactl_plugins.mp_connector import EactlMPConnector
-
-from eactl.policy import Admission, AdmissionSettings, Lineage, TierSize
 
 
 class SwitchableConnector(EactlMPConnector):
@@ -41,17 +43,33 @@ class SwitchableConnector(EactlMPConnector):
                 gate.tier = TierState()
             gate.engine, gate.label = wanted["run"], None
             self._written_before = None
-            if wanted.get("fault"):
-                gate.admission.decide = _fail  # type: ignore[method-assign]
+            gate.clock = self._turns if wanted.get("turns") else time.monotonic
         super()._read_tier()
 
+    def _turns(self) -> float:
+        return read_turns(self._control)
+
     def _tier_size(self, per_token: int, host_bytes: int, watermark: float, ratio: float) -> TierSize:
+        shares = {"configured": 1.0, "middle": watermark * (1 - ratio / 2), "low": watermark * (1 - ratio)}
         size = super()._tier_size(per_token, host_bytes, watermark, ratio)
-        shares = {"configured": 1.0, "watermark": watermark, "middle": watermark * (1 - ratio / 2),
-                  "low": watermark * (1 - ratio)}  # fmt: skip
-        full, kept = self._run.get("full", "low"), self._run.get("kept", "middle")
-        return TierSize(size.chunk_tokens, per_token, host_bytes, full_share=shares[full], kept_share=shares[kept])
+        return replace(size, kept_share=shares[self._run["kept"]]) if "kept" in self._run else size
 
 
-def _fail(*_: object) -> None:
-    raise RuntimeError("a fault on purpose")
+def switch(control: Path, wanted: dict[str, Any]) -> None:
+    """Have the connector start afresh with this policy."""
+    _replace(control, json.dumps(wanted))
+
+
+def write_turns(control: Path, turns: float) -> None:
+    """Set the clock of a run that counts turns."""
+    _replace(control.with_suffix(".turns"), repr(turns))
+
+
+def read_turns(control: Path) -> float:
+    return float(control.with_suffix(".turns").read_text())
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_suffix(path.suffix + "-part")
+    part.write_text(text)
+    part.replace(path)

@@ -127,11 +127,11 @@ def test_a_million_tasks_and_reports_leave_bounded_memory() -> None:
     assert policy._prompts.count == 256
 
 
-def test_a_watermark_tier_is_full_from_the_low_end_of_its_cycle_and_keeps_the_middle() -> None:
-    # 0.8 · (1 − 0.2) = 0.64 and 0.8 · (1 − 0.1) = 0.72
+def test_a_watermark_tier_keeps_the_low_end_of_its_cycle_and_is_full_from_there() -> None:
+    # 0.8 · (1 − 0.2) = 0.64
     size = TierSize.with_watermark(CHUNK, BETA, 100 * CHUNK * BETA, watermark=0.8, ratio=0.2)
     assert size.occupancy(64) == pytest.approx(1.0)
-    assert size.holds(71.9 * CHUNK * BETA) and not size.holds(72.1 * CHUNK * BETA)
+    assert size.holds(63.9 * CHUNK * BETA) and not size.holds(64.1 * CHUNK * BETA)
 
 
 def test_a_tier_of_no_bytes_is_always_full_and_always_too_small() -> None:
@@ -155,10 +155,10 @@ EVENTS = st.lists(
 )
 
 
-@given(EVENTS, st.sampled_from(sorted(POLICIES)), st.integers(1, 40), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
-def test_every_decision_equals_the_equations_spelled_out(events, name, host_chunks, full, kept) -> None:  # type: ignore[no-untyped-def]
+@given(EVENTS, st.sampled_from(sorted(POLICIES)), st.integers(1, 40), st.floats(0.3, 1.0))
+def test_every_decision_equals_the_equations_spelled_out(events, name, host_chunks, kept) -> None:  # type: ignore[no-untyped-def]
     settings_ = AdmissionSettings(kappa_chunks=8, mean_requests=5)
-    size = tier(host_chunks * CHUNK * BETA, full_share=full, kept_share=kept)
+    size = tier(host_chunks * CHUNK * BETA, kept_share=kept)
     policy = Admission(name, size, settings_)
     now, evicted, lookups, reports = 0.0, 0, [], []
     for gap, event in events:
@@ -177,7 +177,7 @@ def test_every_decision_equals_the_equations_spelled_out(events, name, host_chun
         over = (agents - 1) * (sum(recent) * BETA) / len(recent) > size.host_bytes * kept
         second = True
         if reports and now - reports[-1][0] <= 5:
-            second = reports[-1][1] / (host_chunks * full) >= 0.95 and any(
+            second = reports[-1][1] / (host_chunks * kept) >= 0.95 and any(
                 rise > 0 for at, _, rise in reports if now - 60 <= at
             )
         pressure = {"none": False, "fixed": True, "conditioned": over and second}[name]
