@@ -364,11 +364,19 @@ def test_counts_alone_are_refused_with_the_reason(tmp_path: Path, contents: byte
 
 
 def test_an_unknown_file_says_why_each_format_was_not_it(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("hello\n")
+    path = tmp_path / "notes.jsonl"
+    path.write_text('{"hello": "world"}\n')
     error = refused(path)
     for name in set(names()) - {"mooncake-delta"}:  # which looks like mooncake
         assert f"{name} (" in error.what
+
+
+def test_a_file_of_no_kind_of_log_says_so_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello\n")
+    error = refused(path)
+    assert "holds no JSON and no request lines" in error.what
+    assert error.hint is not None and "--format" in error.hint
 
 
 def test_an_unknown_format_name_lists_the_known_ones(tmp_path: Path) -> None:
