@@ -126,7 +126,7 @@ def test_a_wrong_option_is_named_before_anything_is_read(
     [
         (None, "no such file"),
         (b"", "empty"),
-        (b"\x00" * 4096, "trace"),
+        (b"\x00" * 4096, "the format is not known"),
         (b'{"timestamp": 0, "input_length": 513, "output_length": 1, "hash_ids": [1]}\n', ":1"),
         (b'{"timestamp": 0, "input_length": 513, "output_length": 1, "hash_ids": null}\n', ":1"),
     ],

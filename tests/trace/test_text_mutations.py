@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eactl.condense.check import CheckSettings, check
@@ -165,6 +165,7 @@ REAL = ("agent-sessions-fixtures/claude_small.jsonl", "agent-sessions-fixtures/c
 
 
 @pytest.mark.parametrize("name", REAL)
+@settings(max_examples=25)  # nine logs
 @given(steps=STEPS, place=PLACES, leaf=LEAVES)
 def test_changed_public_logs_are_survived(
     name: str, steps: Steps, place: float, leaf: object, shared_data: Path, tmp_path_factory: pytest.TempPathFactory
