@@ -9,7 +9,8 @@
 
 VENV ?= .venv
 ENGINE_VENV ?= .engine-venv
-export ENGINE_VENV
+PAPER_VENV ?= .paper-venv
+export ENGINE_VENV PAPER_VENV
 
 py := $(VENV)/bin/python
 pip := $(py) -m pip --disable-pip-version-check --quiet
@@ -23,10 +24,10 @@ find_python = for p in $(PYTHON) python3 python3.14 python3.13 python3.12 python
 demo := eactl/data/demo.jsonl.zst
 size_demo := size --trace $(demo) --model Qwen3-Coder-30B-A3B --tp 8
 
-.PHONY: help run test test-fast test-engine engine-env lint format types docs docs-check bench probe-gpu clean
+.PHONY: help run test test-fast test-engine engine-env test-paper-stack lint format types docs docs-check bench probe-gpu clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.stamp-run  ## Size the bundled trace: a table and one sentence
 	$(VENV)/bin/eactl $(size_demo)
@@ -42,6 +43,10 @@ test-engine: engine-env  ## Tests against torch and the real vLLM and LMCache on
 
 engine-env:  ## Make .engine-venv: vLLM's CPU build and LMCache, 2.8 GB
 	@$(find_python); PYTHON=$$python tools/engine_env.sh
+
+test-paper-stack:  ## In-process mode with vLLM 0.13.0 and LMCache 0.3.12; sets them up, up to 8 GB
+	@$(find_python); PYTHON=$$python tools/paper_env.sh
+	$(PAPER_VENV)/bin/python -m pytest tests/engine/test_inprocess_admission.py
 
 lint: $(VENV)/.stamp-dev  ## Style and common mistakes
 	$(py) -m ruff check .
@@ -70,7 +75,7 @@ probe-gpu: $(VENV)/.stamp-dev  ## On a machine with a GPU: all probes once, into
 	$(py) -m pytest tests/gpu
 
 clean:  ## Remove what make and the tools wrote
-	rm -rf $(VENV) $(ENGINE_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(ENGINE_VENV) $(PAPER_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted installation is simply repeated.

