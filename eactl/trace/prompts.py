@@ -14,6 +14,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -338,13 +339,13 @@ class PromptEncoder:
         text = part_text(part) if text is None else text
         if isinstance(part, str):
             return self.tokenizer.encode(text)
-        pieces = [filler(f"role {part.get('role') if isinstance(part, dict) else 'tools'}", 3)]
+        pieces = [_frame(f"role {part.get('role') if isinstance(part, dict) else 'tools'}", 3)]
         for number, piece in enumerate(text.split(IMAGE_MARK)):
             if number % 2:
                 pieces.append(filler(piece, IMAGE_TOKENS))
             elif piece:
                 pieces.append(self.tokenizer.encode(piece))
-        pieces.append(filler("end of message", 1))
+        pieces.append(_frame("end of message", 1))
         return np.concatenate(pieces)
 
     def _hidden(self, request: ChatRequest, visible: int) -> Segment | None:
@@ -386,6 +387,11 @@ def _parts(request: ChatRequest, *, raw: bool, in_blocks: bool) -> _Parts:
         return _Parts(request.tools or None, request.messages, raw=False)
     text = "".join(content_text(message.get("content")) for message in request.messages)
     return _Parts(None, text_blocks(text) if in_blocks else [text] if text else [], raw=True)
+
+
+@lru_cache(maxsize=64)
+def _frame(key: str, tokens: int) -> TokenIds:
+    return filler(key, tokens)
 
 
 def _fit(added: list[TokenIds], keys: Sequence[bytes], target: int | None) -> list[TokenIds]:

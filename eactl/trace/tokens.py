@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,9 +21,10 @@ _LINE_ENDS = ("a\n", "a.\n", "a \n", "a\n\n", "1\n", "}\r\n", "\t\n", "é\n", "}
 _LINE_STARTS = ("a", "The", "1", "9:", "é", "中", "import os\n")
 PIECE_BYTES = 7
 _LETTER, _DIGIT, _SPACE, _NEWLINE, _MARK = range(5)
+_CLASS, _SMALL, _CAPITAL, _BEFORE_WORD, _AFTER_SPACE = 0x07, 0x08, 0x10, 0x20, 0x40
 _LIMITS = np.array([PIECE_BYTES, 3, PIECE_BYTES, 2, 2], dtype=np.int64)  # bytes per piece, by class
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-_ID_BITS = np.uint64(33)
+_THREE, _SIZE_BITS, _ID_BITS = np.uint64(3), np.uint64(56), np.uint64(33)
 
 
 class Tokenizer(Protocol):
@@ -65,66 +67,70 @@ class ApproximateTokenizer:
         data = text.encode("utf-8", "surrogatepass")
         if not data:
             return np.empty(0, dtype=np.int32)
-        starts = _piece_starts(np.frombuffer(data, dtype=np.uint8))
-        sizes = np.diff(starts, append=len(data))
-        padded = data + bytes(8)
-        words: npt.NDArray[np.uint64] = np.ndarray((len(data),), dtype="<u8", buffer=padded, strides=(1,))
-        unused = ((8 - sizes) * 8).astype(np.uint64)
-        return mixed((words[starts] << unused) >> unused | (sizes.astype(np.uint64) << np.uint64(56)))
+        bounds = _piece_bounds(data)
+        sizes = (bounds[1:] - bounds[:-1]).view(np.uint64)
+        words: npt.NDArray[np.uint64] = np.ndarray((len(data),), dtype="<u8", buffer=data + bytes(8), strides=(1,))
+        values = words[bounds[:-1]]
+        unused = (8 - sizes) << _THREE
+        values <<= unused
+        values >>= unused
+        values |= sizes << _SIZE_BITS
+        return mixed(values)
 
 
 def mixed(values: npt.NDArray[np.uint64]) -> TokenIds:
     """A 31-bit hash of each value."""
-    with np.errstate(over="ignore"):
-        values = values * _FIRST
-        values ^= values >> np.uint64(29)
-        values *= _SECOND
+    values = values * _FIRST  # arrays wrap round without a warning
+    values ^= values >> np.uint64(29)
+    values *= _SECOND
     hashed: TokenIds = (values >> _ID_BITS).astype(np.int32)
     return hashed
 
 
 def filler(key: str, tokens: int, start: int = 0) -> TokenIds:
     """Ids for tokens whose text is not known: the same for the same key and position, different for others."""
-    import hashlib
-
     seed = int.from_bytes(hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).digest(), "little")
-    with np.errstate(over="ignore"):
-        return mixed(np.arange(start + 1, start + 1 + max(0, tokens), dtype=np.uint64) + np.uint64(seed))
+    return mixed(np.arange(start + 1, start + 1 + max(0, tokens), dtype=np.uint64) + np.uint64(seed))
 
 
-def _byte_classes() -> npt.NDArray[np.uint8]:
-    table = np.full(256, _MARK, dtype=np.uint8)
-    table[128:] = _LETTER
-    for first, last, kind in ((65, 90, _LETTER), (97, 122, _LETTER), (48, 57, _DIGIT)):
-        table[first : last + 1] = kind
-    table[[32, 9]] = _SPACE
-    table[[10, 13]] = _NEWLINE
-    return table
+def _byte_codes() -> bytes:
+    """Per byte its class, and the flags by which it and the byte before or after it make a piece begin."""
+    codes = np.full(256, _MARK | _AFTER_SPACE, dtype=np.uint8)
+    codes[128:] = _LETTER | _AFTER_SPACE
+    codes[65:91] = _LETTER | _AFTER_SPACE | _CAPITAL
+    codes[97:123] = _LETTER | _AFTER_SPACE | _SMALL
+    codes[48:58] = _DIGIT | _AFTER_SPACE
+    codes[[32, 9]] = _SPACE | _BEFORE_WORD
+    codes[[10, 13]] = _NEWLINE
+    return codes.tobytes()
 
 
-_CLASSES = _byte_classes()
+_CODES = _byte_codes()
+_LIMIT_OF = _LIMITS[np.minimum(np.arange(256) & _CLASS, _MARK)]
 
 
-def _piece_starts(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    kinds = _CLASSES[data]
-    starts = np.empty(len(data), dtype=bool)
-    starts[0] = True
-    starts[1:] = kinds[1:] != kinds[:-1]
-    small = (data >= 97) & (data <= 122)
-    starts[1:] |= small[:-1] & (data[1:] >= 65) & (data[1:] <= 90)
+def _piece_bounds(data: bytes) -> npt.NDArray[np.int64]:
+    """Where the pieces of some bytes begin, and at last where they all end."""
+    codes = np.frombuffer(data.translate(_CODES), dtype=np.uint8)
+    before, after = codes[:-1], codes[1:]
+    flags = (before << 1) & after  # _SMALL before _CAPITAL, _BEFORE_WORD before _AFTER_SPACE
+    joins = (flags & _AFTER_SPACE) != 0
+    starts = np.empty(len(data) + 1, dtype=bool)
+    starts[0] = starts[-1] = True
     # The last space of a run goes with the word or mark after it.
-    joins = np.flatnonzero((kinds[:-1] == _SPACE) & (kinds[1:] != _SPACE) & (kinds[1:] != _NEWLINE)) + 1
-    starts[joins] = False
-    starts[joins - 1] = True
-    runs = np.flatnonzero(starts)
-    sizes = np.diff(runs, append=len(data))
-    limits = _LIMITS[kinds[runs + sizes - 1]]
-    pieces = -(-sizes // limits)
-    if (pieces == 1).all():
-        return runs
-    first = np.cumsum(pieces) - pieces
-    within = np.arange(int(pieces.sum())) - np.repeat(first, pieces)
-    return np.repeat(runs, pieces) + within * np.repeat(limits, pieces)
+    np.greater(((before ^ after) & _CLASS | flags & _CAPITAL) != 0, joins, out=starts[1:-1])  # and not joined
+    starts[:-2] |= joins
+    (bounds,) = starts.nonzero()
+    limits = _LIMIT_OF.take(codes.take(bounds[1:] - 1))
+    (long,) = (bounds[1:] - bounds[:-1] > limits).nonzero()
+    if not len(long):
+        return bounds
+    begin, limits = bounds[long], limits[long]
+    more = (bounds[1:][long] - begin - 1) // limits  # pieces beyond the first
+    last = more.cumsum()
+    within = np.arange(1, last[-1] + 1) - (last - more).repeat(more)
+    starts[begin.repeat(more) + within * limits.repeat(more)] = True
+    return starts.nonzero()[0]
 
 
 class HuggingFaceTokenizer:
