@@ -42,10 +42,10 @@ test-engine: engine-env  ## Tests against torch and the real vLLM and LMCache on
 	$(engine_py) -m pytest $(wildcard tests/engine tests/probes)
 
 engine-env:  ## Make .engine-venv: vLLM's CPU build and LMCache, 2.8 GB
-	@$(find_python); PYTHON=$$python tools/engine_env.sh
+	@$(find_python); PYTHON=$$python tools/engine_env.sh current
 
 test-paper-stack:  ## In-process mode with vLLM 0.13.0 and LMCache 0.3.12; sets them up, up to 8 GB
-	@$(find_python); PYTHON=$$python tools/paper_env.sh
+	@$(find_python); PYTHON=$$python tools/engine_env.sh paper
 	$(PAPER_VENV)/bin/python -m pytest tests/engine/test_inprocess_admission.py
 
 lint: $(VENV)/.stamp-dev  ## Style and common mistakes

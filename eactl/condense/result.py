@@ -148,8 +148,25 @@ class CauseTotal:
         }
 
 
+class _Shares:
+    """What follows from the prompt tokens of some turns and those of them that were stable."""
+
+    __slots__ = ()
+    prompt_tokens: int
+    stable_tokens: int
+
+    @property
+    def fresh_tokens(self) -> int:
+        return self.prompt_tokens - self.stable_tokens
+
+    @property
+    def stable_share(self) -> float:
+        """Expected prefix-hit rate when everything processed stays resident."""
+        return self.stable_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+
 @dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(_Shares):
     """Sums over all turns; ``verdict`` says them in a sentence or two."""
 
     requests: int
@@ -177,15 +194,6 @@ class Totals:
     verdict: str
 
     @property
-    def fresh_tokens(self) -> int:
-        return self.prompt_tokens - self.stable_tokens
-
-    @property
-    def stable_share(self) -> float:
-        """Expected prefix-hit rate when everything processed stays resident."""
-        return self.stable_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
-
-    @property
     def stable_share_lower(self) -> float:
         return self.stable_tokens_lower / self.prompt_tokens if self.prompt_tokens else 0.0
 
@@ -199,7 +207,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class Strategy(_Shares):
     """One condenser's model run over the log (or the log's own behaviour): what it would have sent and computed."""
 
     name: str
@@ -218,14 +226,6 @@ class Strategy:
     cost_tokens: float = 0.0
     seconds: float | None = None
     amortised_s_per_turn: float | None = None
-
-    @property
-    def fresh_tokens(self) -> int:
-        return self.prompt_tokens - self.stable_tokens
-
-    @property
-    def stable_share(self) -> float:
-        return self.stable_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
     @property
     def mean_prompt_tokens(self) -> float:
