@@ -11,7 +11,7 @@ from collections.abc import Callable
 from eactl.condense import causes_history, causes_text, causes_tools
 from eactl.condense.diff import Change
 from eactl.condense.finding import TOO_LITTLE, Finding
-from eactl.condense.segments import Group
+from eactl.condense.prompt import Group
 
 Classifier = Callable[[Change], Finding | None]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from eactl.condense.diff import Change
 from eactl.condense.finding import Finding
-from eactl.condense.segments import Segment
+from eactl.condense.prompt import Segment
 from eactl.condense.values import alikeness
 
 _PLACEHOLDER = re.compile(

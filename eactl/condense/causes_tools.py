@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from eactl.condense.diff import Change
 from eactl.condense.finding import Finding
 from eactl.condense.pieces import Piece
+from eactl.condense.prompt import Segment
 from eactl.condense.sameness import same_json
-from eactl.condense.segments import Segment
 from eactl.condense.values import changed_value, common_prefix
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eactl.condense.pieces import Piece
-from eactl.condense.segments import Prompt, Segment
+from eactl.condense.prompt import Prompt, Segment
 from eactl.condense.values import alikeness, common_prefix
 from eactl.trace.growing import first_difference
 

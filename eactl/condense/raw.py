@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from eactl.condense.finding import Finding
 from eactl.condense.pieces import Piece
-from eactl.condense.segments import Prompt, Segment
+from eactl.condense.prompt import Prompt, Segment
 from eactl.condense.values import common_prefix
 from eactl.trace.chat import RAW_ROLE
 from eactl.trace.tokens import Tokenizer

@@ -14,9 +14,9 @@ from itertools import accumulate, pairwise
 from eactl.condense.diff import find_change
 from eactl.condense.finding import Finding
 from eactl.condense.pieces import Piece
+from eactl.condense.prompt import Prompt, Rendered, Segment
 from eactl.condense.raw import generation_prompt
 from eactl.condense.sameness import same_but_space
-from eactl.condense.segments import Prompt, Segment
 from eactl.condense.values import changed_value
 from eactl.errors import TraceError
 from eactl.trace.chat import RAW_ROLE, ChatRequest
@@ -117,18 +117,6 @@ class Renderer:
         bounds = sorted({0, *starts, len(text)})
         for start, end in pairwise(bounds):
             yield text[start:end]
-
-
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """A rendered prompt: its text, and its pieces with their tokens."""
-
-    text: str
-    prompt: Prompt
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt.starts[-1]
 
 
 def shared_tokens(old: Rendered, new: Rendered, tokenizer: Tokenizer) -> int:

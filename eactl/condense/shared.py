@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eactl.condense.segments import Group, Prompt, Segment
+from eactl.condense.prompt import Group, Prompt, Segment
 from eactl.condense.values import common_prefix
 from eactl.trace.tokens import Tokenizer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eactl.condense.diff import find_change, resembles
-from eactl.condense.segments import Prompt
+from eactl.condense.prompt import Prompt
 from eactl.condense.values import common_prefix
 
 _TAIL_CHARS = 64

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from eactl.condense.prompt import Group, Prompt
 from eactl.condense.result import Turn
-from eactl.condense.segments import Group, Prompt, Segmenter, SegmentPool
+from eactl.condense.segments import Segmenter, SegmentPool
 from eactl.condense.shared import SharedHeads
 from eactl.condense.similarity import Match, match
 from eactl.condense.turns import Draft, TurnMaker, first_events

@@ -11,11 +11,11 @@ from eactl.condense.causes import classify, switched
 from eactl.condense.diff import Change, find_change
 from eactl.condense.finding import Finding
 from eactl.condense.pieces import ATTACHMENT_TOKENS, Piece
+from eactl.condense.prompt import Prompt, Rendered, Segment
 from eactl.condense.quotes import quote
 from eactl.condense.raw import by_lines, generation_prompt
-from eactl.condense.rendered import Rendered, Renderer, message_at, shared_tokens, template_finding
+from eactl.condense.rendered import Renderer, message_at, shared_tokens, template_finding
 from eactl.condense.result import Turn, Where
-from eactl.condense.segments import Prompt, Segment
 from eactl.condense.shared import Shared
 from eactl.condense.values import common_prefix
 from eactl.trace.tokens import Tokenizer
