@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "eactl.hostinfo": set(),
     "eactl.trace": {"eactl.model"},
     "eactl.condense": {"eactl.model", "eactl.trace"},
-    "eactl.serving": {"eactl.model", "eactl.configs", "eactl.hostinfo", "eactl.policy"},
+    "eactl.serving": {"eactl.model", "eactl.configs", "eactl.hostinfo", "eactl.policy", "eactl.telemetry.statefile"},
     "eactl.telemetry": {"eactl.model"},
     "eactl.report": {"eactl.model"} | RESULTS,
     "eactl.sizing": {"eactl.trace", "eactl.model", "eactl.configs", "eactl.hostinfo"},
