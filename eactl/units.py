@@ -61,3 +61,8 @@ def human_count(count: float) -> str:
             return f"{value:.0f}" if not unit else f"{value:.1f}{unit}"
         value /= 1000
     raise AssertionError("unreachable")
+
+
+def human_many(count: int, what: str) -> str:
+    """``1 task``, ``1,200 tasks``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

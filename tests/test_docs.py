@@ -34,6 +34,12 @@ def test_the_man_page_says_what_the_command_says(entry: Entry) -> None:
     assert path.read_text(encoding="utf-8") == page(entry, COMMANDS), RENEW
 
 
+@pytest.mark.parametrize("entry", COMMANDS, ids=named)
+def test_every_help_page_shows_examples_that_call_that_command(entry: Entry) -> None:
+    examples = entry.help_text().partition("Examples:\n")[2].partition("\n\n")[0]
+    assert f"{entry.name} " in examples
+
+
 def test_there_is_no_page_of_a_command_that_is_gone() -> None:
     assert {path.stem for path in PAGES} == {entry.page_name for entry in COMMANDS}, RENEW
 

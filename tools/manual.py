@@ -4,7 +4,7 @@ from __future__ import annotations
 
 EXIT_STATUS = {
     "0": "Done.",
-    "1": "The answer is no: a check is below its threshold, or a replay differs.",
+    "1": "The answer is no: a check is below its threshold.",
     "2": "Bad usage or bad input. The message says what is wrong, where, and what to try.",
     "3": "Cannot run here: a device or a package is missing. The message says which.",
     "130": "Interrupted. What was measured so far is kept; no output file is left half written.",

@@ -133,7 +133,8 @@ def _facts(streams: Sequence[ChatStream]) -> tuple[list[Mapping[str, Any]], list
 
     sources = [source for stream in streams for source in stream.sources]
     general = [notice for stream in streams for notice in stream.warnings]
-    notices = [notice for notice in reading_notices(general, sources) if notice.code != "no-common-clock"]
+    of_time = ("no-common-clock", "no-times")  # sessions are compared each within itself
+    notices = [notice for notice in reading_notices(general, sources) if notice.code not in of_time]
     return [source.as_dict() for source in sources], notices
 
 

@@ -16,6 +16,14 @@ PROBES = {
 }
 
 
-@click.group(cls=LazyGroup, table=PROBES)
+_EPILOG = """\b
+Examples:
+  eactl probe obr --model Qwen3-Coder-30B-A3B --tp 8
+  eactl probe footprint --model ./my-model --tp 4
+  eactl probe host
+"""
+
+
+@click.group(cls=LazyGroup, table=PROBES, epilog=_EPILOG)
 def probe() -> None:
     """Measure what decides whether a host tier pays here."""

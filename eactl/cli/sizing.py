@@ -34,7 +34,8 @@ def run_size(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
 
     from eactl.report.size import size_text
     from eactl.trace import open_trace
-    from eactl.trace.notices import reading_notices
+    from eactl.trace.notices import inference_notices, reading_notices
+    from eactl.trace.repeats import repeats_notices
     from eactl.trace.workload import load_workload
 
     with byte_progress("reading") as progress:
@@ -47,11 +48,13 @@ def run_size(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
             again = open_trace(paths, options["reading"], on_bytes=progress)
             progress.total(again.total_bytes)
             merged = load_workload(again, merge_salts=True)
+    notices = reading_notices(stream.warnings, stream.sources)
+    notices += [*inference_notices(stream.sources), *repeats_notices(workload)]
     with stages() as on_stage:
         result = size_trace(
             workload, settings, available, merged=merged,
             sources=[source.as_dict() for source in stream.sources],
-            warnings=[notice.as_dict() for notice in reading_notices(stream.warnings, stream.sources)],
+            warnings=[notice.as_dict() for notice in notices],
             on_stage=on_stage,
         )  # fmt: skip
     if plot is not None:

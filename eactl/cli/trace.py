@@ -13,6 +13,14 @@ TRACES = {
 }
 
 
-@click.group(cls=LazyGroup, table=TRACES)
+_EPILOG = """\b
+Examples:
+  eactl trace profile sessions.jsonl.zst
+  eactl trace convert logs/ -o trace.jsonl.zst
+  eactl trace synth --profile swebench-openhands -o agents.jsonl.zst
+"""
+
+
+@click.group(cls=LazyGroup, table=TRACES, epilog=_EPILOG)
 def trace() -> None:
     """Convert, profile and synthesise agent traces."""

@@ -25,10 +25,14 @@ def lines(
     for _, at in inside:
         figure.axvline(at / max(x))
     body = "\n".join(line.rstrip("\u2800 ") for line in figure.show(legend=False).splitlines())
-    names = ", ".join(f"{label} {at:.3g}" for label, at in inside)
+    names = ", ".join(f"{label} {_short(at)}" for label, at in inside)
     return f"{body}\nVertical lines: {names}" if names else body
 
 
 def _tick(value: float, chars: int, delta: float, left: bool = False) -> str:
-    text = f"{value:.3g}"
+    text = _short(value)
     return text.ljust(chars) if left else text.rjust(chars)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

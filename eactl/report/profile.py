@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eactl.report.table import table
-from eactl.units import human_count
+from eactl.units import human_count, human_many
 
 _MAX_SOURCES = 20
 _PATH_WIDTH = 56
@@ -34,7 +34,7 @@ def workload_lines(work: Fields) -> str:
     outputs = "unknown" if work["output_tokens"] is None else human_count(work["output_tokens"])
     shared = _share(work["previous_prompt_shared_tokens"], work["prompt_tokens"])
     return (
-        f"Workload   {_many(work['tasks'], 'task')}, {_many(work['calls'], 'call')}, "
+        f"Workload   {human_many(work['tasks'], 'task')}, {human_many(work['calls'], 'call')}, "
         f"{human_count(work['prompt_tokens'])} prompt tokens (mean {work['mean_prompt_tokens']:,.0f}, "
         f"longest {work['max_prompt_tokens']:,}), {outputs} output tokens\n"
         f"Stable     {stable_share(work)} of the prompt tokens repeat the previous turn and its output; "
@@ -67,7 +67,7 @@ def sentence(document: Fields, next_step: str) -> str:
     condensed = document["condensations"]
     if condensed["calls"]:
         text += (
-            f"; {_many(condensed['calls'], 'call')} dropped more than half of the history, "
+            f"; {human_many(condensed['calls'], 'call')} dropped more than half of the history, "
             f"{human_count(condensed['dropped_tokens'])} tokens in all"
         )
     return f"{text}. Next: {next_step}"
@@ -90,8 +90,8 @@ def _facts(document: Fields) -> str:
         lines.append(f"Time       {duration_text(document['duration_s'])} from the first call to the last response")
     condensed = document["condensations"]
     lines.append(
-        f"Condensed  {_many(condensed['calls'], 'call')} of {_many(condensed['tasks'], 'task')} kept less than half "
-        "of the previous prompt"
+        f"Condensed  {human_many(condensed['calls'], 'call')} of {human_many(condensed['tasks'], 'task')} kept less "
+        "than half of the previous prompt"
         if condensed["calls"]
         else "Condensed  no call kept less than half of the previous prompt"
     )
@@ -121,7 +121,7 @@ def _sources(sources: Sequence[Fields]) -> str:
         if source["duplicate_of"]:
             notes.append(f"same as {source['duplicate_of']}")
         if source["skipped_lines"]:
-            notes.append(f"{_many(_length(source['skipped_lines']), 'line')} skipped")
+            notes.append(f"{human_many(_length(source['skipped_lines']), 'line')} skipped")
         if not source["exact"]:
             counted = source["lower_tokens"] == source["upper_tokens"] == source["prompt_tokens"]
             notes.append("counts exact, ids approximate" if counted else "approximate")
@@ -146,7 +146,7 @@ def _sources(sources: Sequence[Fields]) -> str:
     if len(sources) > _MAX_SOURCES:
         rest = sources[_MAX_SOURCES:]
         copies = sum(1 for source in rest if source["duplicate_of"])
-        text += f"\n... and {_many(len(rest), 'more file')} ({copies} of them duplicates; --json lists all)"
+        text += f"\n... and {human_many(len(rest), 'more file')} ({copies} of them duplicates; --json lists all)"
     return text
 
 
@@ -184,10 +184,6 @@ def _length(skipped: Any) -> int:
 
 def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _share(part: int, whole: int) -> str:

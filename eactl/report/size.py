@@ -7,7 +7,7 @@ from textwrap import fill
 from eactl.report.chart import lines
 from eactl.report.table import table
 from eactl.sizing.result import OrderCurve, Recommendation, SizePoint, SizeResult
-from eactl.units import GIB, human_bytes, human_count, human_gib
+from eactl.units import GIB, human_bytes, human_count, human_gib, human_many
 
 
 def size_text(result: SizeResult, *, width: int, chart: bool = True) -> str:
@@ -90,10 +90,11 @@ def _trace(result: SizeResult) -> str:
         stable = f"{work.stable_tokens / work.prompt_tokens:.1%}"
     else:
         low, high = work.stable_tokens_lower / work.prompt_tokens, work.stable_tokens_upper / work.prompt_tokens
-        stable = f"{low:.1%} to {high:.1%}"
+        stable = f"{low:.1%}" if f"{low:.1%}" == f"{high:.1%}" else f"{low:.1%} to {high:.1%}"
     return (
-        f"{work.tasks:,} tasks, {work.calls:,} calls, {human_count(work.prompt_tokens)} prompt tokens, mean "
-        f"{work.mean_prompt_tokens:,.0f}, longest {work.max_prompt_tokens:,}; {stable} stable since the last turn"
+        f"{human_many(work.tasks, 'task')}, {human_many(work.calls, 'call')}, {human_count(work.prompt_tokens)} "
+        f"prompt tokens, mean {work.mean_prompt_tokens:,.0f}, longest {work.max_prompt_tokens:,}; {stable} stable "
+        "since the last turn"
     )
 
 
@@ -123,8 +124,8 @@ def _curve_table(result: SizeResult, order: OrderCurve) -> str:
             marks.append("<- recommended")
         best, least = point.best_coverage_tokens, point.least_computed_tokens
         rows.append([
-            f"{point.host_bytes_rank / GIB:.4g}",
-            f"{point.host_bytes_rank * advice.tiers / GIB:.4g}",
+            _gib(point.host_bytes_rank),
+            _gib(point.host_bytes_rank * advice.tiers),
             "-" if point.gamma_h is None else f"{point.gamma_h:.2f}",
             f"{point.coverage_tokens / prompt:.1%}",
             "-" if best is None else f"{best / prompt:.1%}",
@@ -141,6 +142,11 @@ def _curve_table(result: SizeResult, order: OrderCurve) -> str:
         f"{order.name.capitalize()} order, LRU; tokens over the whole trace\n{table(rows, headers)}\n"
         "At best: with a policy that knew all future requests, so admission wins no more."
     )
+
+
+def _gib(size_bytes: int) -> str:
+    value = size_bytes / GIB
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def curve_chart(result: SizeResult, order: OrderCurve, *, width: int) -> str:
@@ -162,10 +168,10 @@ def _shares(result: SizeResult) -> str:
     gpu = result.pool.gpu_kv_tokens is not None  # only then do the two differ by more than a token per call
     rows = []
     for order in result.orders:
-        ends = (f"{order.knee_bytes_rank / GIB:.4g}", f"{order.saturation_bytes_rank / GIB:.4g}")
-        rows.append([order.name, *(f"{size / GIB:.4g}" for _, size in order.coverage_shares), *ends])
+        ends = (_gib(order.knee_bytes_rank), _gib(order.saturation_bytes_rank))
+        rows.append([order.name, *(_gib(size) for _, size in order.coverage_shares), *ends])
         if gpu:
-            rows.append(["  restored", *(f"{size / GIB:.4g}" for _, size in order.recovery_shares), "", ""])
+            rows.append(["  restored", *(_gib(size) for _, size in order.recovery_shares), "", ""])
     shares = [f"{share:.0%}" for share, _ in result.orders[0].coverage_shares]
     title = "GiB per rank for a share of the best coverage" + (" (and of the most that can be restored)" if gpu else "")
     return f"{title}\n" + table(rows, ["order", *shares, "knee", "all"])

@@ -27,7 +27,15 @@ def reading_notices(general: Iterable[Notice], sources: Iterable[Source]) -> lis
         if len(group) > 1:
             text += f" ({len(group)} of {len(files)} files, also {_names(group[1:])})"
         found.append(Notice(code, text, hint))
-    if len(files) > 1 and not all(source.common_clock for source in files):
+    if len(files) > 1 and not any(source.has_times for source in files):
+        found.append(
+            Notice(
+                "no-times",
+                "the files hold no times: in recorded order they follow one another, as if one task ran at a time",
+                "give --agents A for a closed loop with A task slots",
+            )
+        )
+    elif len(files) > 1 and not all(source.common_clock for source in files):
         found.append(
             Notice(
                 "no-common-clock",
@@ -36,6 +44,19 @@ def reading_notices(general: Iterable[Notice], sources: Iterable[Source]) -> lis
             )
         )
     return found
+
+
+def inference_notices(sources: Iterable[Source]) -> list[Notice]:
+    """Says so if tasks had to be inferred; to be asked when the calls have been read."""
+    if all(source.tasks or not source.calls for source in sources):
+        return []
+    return [
+        Notice(
+            "tasks-inferred",
+            "calls without a session id: one that extends an earlier prompt was taken to continue its task",
+            "a trace with session ids tells them apart for certain",
+        )
+    ]
 
 
 def _skipped(source: Source) -> Notice:

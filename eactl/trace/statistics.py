@@ -16,7 +16,8 @@ import numpy.typing as npt
 from eactl.model.summary import WorkloadSummary, summarise
 from eactl.model.workload import Workload
 from eactl.trace.call import Call, Notice
-from eactl.trace.notices import reading_notices
+from eactl.trace.notices import inference_notices, reading_notices
+from eactl.trace.repeats import repeats_notices
 from eactl.trace.stream import TraceStream
 from eactl.trace.workload import load_workload
 
@@ -26,11 +27,6 @@ _STABLE_BOUNDED = Notice(
     "stable_tokens_lower counts what the previous prompt alone shares, stable_tokens_upper all that its output could",
 )
 _ONE_TASK = Notice("one-task", "one task only, so there is no prefix that sessions could share", "add more sessions")
-_TASKS_INFERRED = Notice(
-    "tasks-inferred",
-    "calls without a session id: one that extends an earlier prompt was taken to continue its task",
-    "a trace with session ids tells them apart for certain",
-)
 
 CONDENSED_BELOW = 0.5  # a call that keeps less of the previous prompt has been condensed, not edited
 
@@ -111,13 +107,11 @@ def profile_trace(stream: TraceStream) -> TraceProfile:
     scopes: set[str] = set()
     workload = load_workload(_noting_scopes(stream, scopes))
     sources = stream.sources
-    notices = reading_notices(stream.warnings, sources)
+    notices = [*reading_notices(stream.warnings, sources), *inference_notices(sources), *repeats_notices(workload)]
     entries = [source.as_dict() for source in sources]
     for entry in entries:
         if entry["calls"] and not entry["tasks"]:  # the format names none
             entry["tasks"] = len(workload.task_names) if len(sources) == 1 else None
-    if any(not source.tasks and source.calls for source in sources):
-        notices.append(_TASKS_INFERRED)
     one_clock = len(sources) == 1 or all(source.common_clock and source.has_times for source in sources)
     return profile_workload(
         workload,

@@ -171,3 +171,45 @@ def test_a_file_that_is_no_obr_is_refused(trace: Path, tmp_path: Path, capsys: p
         saved.write_text(content)
         assert size("--trace", trace, "--kv-bytes-per-token", 1, "--obr", saved) == 2
         assert str(saved) in capsys.readouterr().err
+
+
+def test_one_task_is_no_tasks_and_equal_bounds_are_one_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1, 2]}\n')
+    assert size("--trace", path, "--kv-bytes-per-token", 1 << 20) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("Trace 1 task, 1 call, 600 prompt tokens, mean 600, longest 600; 0.0% stable since the last")
+
+
+def test_sizes_of_thousands_of_gib_are_written_out(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # 20 GiB at 2 MiB per token is 20,480 GiB at 2 GiB per token, which %.4g calls 2.048e+04
+    assert size("--trace", trace, "--kv-bytes-per-token", 2 << 30) == 0
+    out = capsys.readouterr().out
+    assert "20,480" in out
+    assert "e+0" not in out
+
+
+def test_calls_recorded_twice_and_tasks_inferred_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = '{"timestamp": 5, "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}\n'
+    path = tmp_path / "twice.jsonl"
+    path.write_text(2 * line)
+    assert size("--trace", path, "--kv-bytes-per-token", 1 << 20, "--json") == 0
+    captured = capsys.readouterr()
+    assert {"tasks-inferred", "repeated-calls"} <= {entry["code"] for entry in json.loads(captured.out)["warnings"]}
+    assert "eactl: warning: 1 call repeats an earlier one: same time, same prompt" in captured.err
+
+
+def test_files_without_times_are_said_to_follow_one_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header = (
+        '{"schema":"eactl.trace/1","prompt":"blocks","block_tokens":16,"tokenizer":null,"source":"x","warnings":[]}'
+    )
+    for name in "ab":
+        call = {"task": name, "call": 0, "arrival_s": None, "gap_s": None, "prompt": {"blocks": [1], "tokens": 16},
+                "output": None, "service_s": None, "salt": None, "model": None}  # fmt: skip
+        (tmp_path / f"{name}.jsonl").write_text(f"{header}\n{json.dumps(call)}\n")
+    assert size("--trace", tmp_path, "--kv-bytes-per-token", 1 << 20) == 0
+    err = capsys.readouterr().err
+    assert "the files hold no times: in recorded order they follow one another" in err
+    assert "begin together" not in err
