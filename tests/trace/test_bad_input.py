@@ -101,7 +101,7 @@ def test_a_bad_mooncake_line_is_named(tmp_path: Path, change: dict[str, Any], re
     assert [call.line for call in trace] == [1, 2, 4]
     (source,) = trace.sources
     assert (source.skipped, source.skipped_lines, source.calls) == (1, [3], 3)
-    assert "1 bad line left out (3)" in source.warnings[-1].text
+    assert "1 bad line left out (line 3)" in source.warnings[-1].text
 
 
 @pytest.mark.parametrize("missing", ["timestamp", "input_length", "hash_ids"])
@@ -442,3 +442,17 @@ def test_when_nothing_is_left_the_first_reason_is_said(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "m.jsonl", {**MOONCAKE, "hash_ids": None})
     error = refused(path, SKIP)
     assert error.what == f"nothing could be read, the first {path}:1: 'hash_ids' is null, not a list"
+
+
+def test_a_request_left_out_of_a_session_is_named_as_the_error_would_name_it(tmp_path: Path) -> None:
+    def request(at_s: float, *ids: int) -> dict[str, Any]:
+        return {"t": at_s, "type": "s", "model": "m", "in": 64 * len(ids), "out": 1, "hash_ids": list(ids)}
+
+    session = {"id": "s", "models": ["m"], "block_size": 64, "hash_id_scope": "local",
+               "requests": [request(0, 1), request(-4, 1, 2), request(9, 1, 2)]}  # fmt: skip
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(session))
+    assert refused(path).where == f"{path}:requests[1]"
+    trace = open_trace([path], SKIP)
+    assert len(list(trace)) == 2
+    assert "1 bad line left out (requests[1]): 't' is -4" in trace.sources[0].warnings[-1].text

@@ -78,7 +78,7 @@ def test_json_says_what_was_read_and_written(tmp_path: Path, mooncake: Path) -> 
     (source,) = document["sources"]
     assert (source["format"], source["skipped"], source["skipped_lines"]) == ("mooncake", 1, [4])
     assert [warning["code"] for warning in document["warnings"]] == ["lines-skipped"]
-    assert "1 bad line left out (4): the last line is cut" in result.stderr
+    assert "1 bad line left out (line 4): the last line is cut" in result.stderr
 
 
 def test_a_pipeline_from_standard_input_to_standard_output(mooncake: Path) -> None:

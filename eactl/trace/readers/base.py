@@ -135,7 +135,8 @@ class Reader(ABC):
                 where=self.file.name,
                 hint="this may be another format; --format names one",
             )
-        lines = ", ".join(map(str, self.source.skipped_lines[:NAMED_LINES]))
+        places = [self.at(line).removeprefix(f"{self.file.name}:") for line in self.source.skipped_lines[:NAMED_LINES]]
+        lines = ("line " if places[0].isdigit() else "") + ", ".join(places)
         more = ", ..." if skipped > NAMED_LINES else ""
         named = sorted(self._reasons.items(), key=lambda item: -item[1])[:3]
         reasons = "; ".join(reason if count == 1 else f"{count} times {reason}" for reason, count in named)
