@@ -33,11 +33,10 @@ class TierSize:
     ) -> TierSize:
         """A tier that drops ``ratio`` of its keys whenever its usage reaches ``watermark``.
 
-        Its level saw-tooths between watermark·(1 − ratio) and watermark, and what it keeps is the low end: from
-        there it counts as full all through the cycle, and each sweep drops what goes beyond
-        (docs/admission.md has the measurements).
+        Its level saw-tooths between watermark·(1 − ratio) and watermark; what it keeps is the middle
+        (docs/admission.md compares the readings).
         """
-        return cls(chunk_tokens, bytes_per_token, host_bytes, kept_share=watermark * (1 - ratio))
+        return cls(chunk_tokens, bytes_per_token, host_bytes, kept_share=watermark * (1 - ratio / 2))
 
     @property
     def capacity_chunks(self) -> int:

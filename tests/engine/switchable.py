@@ -1,7 +1,7 @@
 """The multi-process connector with a policy that a test can change while the engine runs.
 
-Reads a JSON file named by ``eactl.control``: ``{"run": label, "policy": …, "kappa_chunks": …, "window_s": …,
-"kept": …, "turns": …}``; a new label starts a fresh policy with fresh counters. ``kept`` names another
+Reads a JSON file named by ``eactl.control``: ``{"run": label, "policy": …, "settings": {…}, "kept": …,
+"turns": …}``; a new label starts a fresh policy with these AdmissionSettings and fresh counters. ``kept`` names another
 reading of what the tier keeps. With ``turns`` the windows are measured on a clock that the test sets, so that a slow
 machine sees what a fast one does.
 """
@@ -35,7 +35,7 @@ class SwitchableConnector(EactlMPConnector):
         wanted = json.loads(self._control.read_text())
         if wanted != self._run:
             self._run = wanted
-            settings = AdmissionSettings(kappa_chunks=wanted["kappa_chunks"], window_s=wanted["window_s"])
+            settings = AdmissionSettings(**wanted["settings"])
             with gate._lock:
                 gate.admission = Admission(wanted["policy"], gate.admission.tier, settings)
                 gate.lineage = Lineage(gate.lineage._block_tokens)
@@ -50,7 +50,7 @@ class SwitchableConnector(EactlMPConnector):
         return read_turns(self._control)
 
     def _tier_size(self, per_token: int, host_bytes: int, watermark: float, ratio: float) -> TierSize:
-        shares = {"configured": 1.0, "middle": watermark * (1 - ratio / 2), "low": watermark * (1 - ratio)}
+        shares = {"configured": 1.0, "low": watermark * (1 - ratio)}
         size = super()._tier_size(per_token, host_bytes, watermark, ratio)
         return replace(size, kept_share=shares[self._run["kept"]]) if "kept" in self._run else size
 

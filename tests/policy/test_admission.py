@@ -127,11 +127,11 @@ def test_a_million_tasks_and_reports_leave_bounded_memory() -> None:
     assert policy._prompts.count == 256
 
 
-def test_a_watermark_tier_keeps_the_low_end_of_its_cycle_and_is_full_from_there() -> None:
-    # 0.8 · (1 − 0.2) = 0.64
+def test_a_watermark_tier_keeps_the_middle_of_its_cycle_and_is_full_from_there() -> None:
+    # 0.8 · (1 − 0.2 / 2) = 0.72
     size = TierSize.with_watermark(CHUNK, BETA, 100 * CHUNK * BETA, watermark=0.8, ratio=0.2)
-    assert size.occupancy(64) == pytest.approx(1.0)
-    assert size.holds(63.9 * CHUNK * BETA) and not size.holds(64.1 * CHUNK * BETA)
+    assert size.occupancy(72) == pytest.approx(1.0)
+    assert size.holds(71.9 * CHUNK * BETA) and not size.holds(72.1 * CHUNK * BETA)
 
 
 def test_a_tier_of_no_bytes_is_always_full_and_always_too_small() -> None:
