@@ -100,6 +100,9 @@ def _working_set(record: TierRecord) -> str:
         return "working set not known"
     if record.agents is not None and record.agents < 2:
         return "no two agents at work"
+    kept = record.kept_bytes
+    if kept and record.host_bytes and kept < record.host_bytes:
+        return f"working set {record.gamma_h * record.host_bytes / kept:.1f}× what the tier keeps"
     return f"working set {record.gamma_h:.1f}× the tier"
 
 

@@ -37,6 +37,7 @@ class TierRecord:
     mean_prompt_tokens: float | None = None
     working_set_bytes: float | None = None
     host_bytes: int | None = None
+    kept_bytes: int | None = None  # of host_bytes, where the server evicts before it is full
     gamma_h: float | None = None
     gpu_kv_tokens: int | None = None
     gamma_g: float | None = None

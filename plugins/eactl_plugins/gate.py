@@ -197,6 +197,7 @@ class AdmissionGate:
             mean_prompt_tokens=pool.mean_prompt_tokens,
             working_set_bytes=pool.working_set_bytes,
             host_bytes=host_bytes,
+            kept_bytes=int(host_bytes * size.kept_share),
             gamma_h=_ratio(pool.working_set_bytes, host_bytes),
             gpu_kv_tokens=self.gpu_kv_tokens,
             gamma_g=_ratio(pool.agents * pool.mean_prompt_tokens, self.gpu_kv_tokens),

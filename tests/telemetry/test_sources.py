@@ -82,6 +82,9 @@ def test_text_without_a_known_figure_is_refused(text: str) -> None:
         ({"pressure": False, "gamma_h": 0.7}, "tier full and evicting, working set 0.7× the tier: storing everything"),
         ({"pressure": False, "full_and_evicting": False, "occupancy": 0.43, "evicted_window": 0},
          "tier 43% full, working set 2.3× the tier: storing everything"),
+        # 11.4 GiB over 0.72 · 16 GiB
+        ({"gamma_h": 11.4 / 16, "host_bytes": 16 * GIB, "kept_bytes": round(0.72 * 16 * GIB)},
+         "tier full and evicting, working set 1.0× what the tier keeps: declining refills"),
         ({"age_s": 40.0},
          "last report of the tier is 40 s old: going by the working-set estimate alone, declining refills"),
         ({"registered_chunks": None}, "no report of the tier yet: declining refills"),
