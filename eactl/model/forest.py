@@ -13,6 +13,7 @@ for longest are set aside in a temporary file, whose size is proportional to the
 from __future__ import annotations
 
 import sys
+from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -94,11 +95,11 @@ class ForestBuilder:
     """
 
     def __init__(self, held_bytes: int = HELD_BYTES) -> None:
-        self._parent = [SUPER_ROOT]
-        self._end_units = [-1]
-        self._unit_tokens = [1]
-        self._first_id = [0]
-        self._made_by = [-1]  # number of the insertion that brought the node's first block
+        self._parent = array("i", [SUPER_ROOT])
+        self._end_units = array("q", [-1])
+        self._unit_tokens = array("q", [1])
+        self._first_id = array("q", [0])
+        self._made_by = array("i", [-1])  # number of the insertion that brought the node's first block
         self._insertions = 0
         self._child: dict[int, int] = {}  # (node << 63) + first id -> child
         self._run_at: dict[int, _Run] = {}  # top node of a run -> run

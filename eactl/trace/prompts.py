@@ -31,7 +31,7 @@ from eactl.trace.tokens import ApproximateTokenizer, HuggingFaceTokenizer, Token
 IMAGE_TOKENS = 1024  # what an image counts where nothing is measured
 TOOLS, HIDDEN = -1, -2  # labels of segments that are no message
 _REMEMBERED_SESSIONS = 64
-_MEMORY_BYTES = 160 << 20
+_MEMORY_BYTES = 96 << 20
 _ENTRY_BYTES = 300
 _MARKS = 8  # a session in use is marked so each time an eighth of the memory was taken in
 _NO_KEY = b""
@@ -182,6 +182,7 @@ class PromptEncoder:
         self._used = self._taken = 0  # bytes now, and in all
         self._begin = Segment(self.tokenizer.begin_ids, 0)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._hidden_tokens: dict[bytes, tuple[int, int]] = {}  # of each session: all, and those that others share
         self._pieces: OrderedDict[bytes, TokenIds] = OrderedDict()
         self._latest: OrderedDict[str | None, _Latest] = OrderedDict()
         self._boundaries: re.Pattern[str] | None = None
@@ -360,13 +361,16 @@ class PromptEncoder:
         key = _digest(b"hidden", f"{request.session}\0{request.model}\0{request.adapter}")
         known = self._known.get(key)
         if known is None:
-            usage = request.usage
-            tokens = least
-            if usage is not None and usage.prompt_tokens is not None:
-                tokens = max(least, usage.prompt_tokens - visible)
-            shared = tokens
-            if usage is not None and usage.cached_tokens:
-                shared = min(tokens, usage.cached_tokens)
+            if key not in self._hidden_tokens:
+                usage = request.usage
+                tokens = least
+                if usage is not None and usage.prompt_tokens is not None:
+                    tokens = max(least, usage.prompt_tokens - visible)
+                shared = tokens
+                if usage is not None and usage.cached_tokens:
+                    shared = min(tokens, usage.cached_tokens)
+                self._hidden_tokens[key] = tokens, shared
+            tokens, shared = self._hidden_tokens[key]
             kind = "agent" if request.parent else "main"
             ids = np.concatenate((filler(f"hidden {request.model} {kind}", shared),
                                   filler(f"hidden {request.session}", tokens - shared)))  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from eactl.trace.readers.base import Reader
 _BATCHES_BYTES = 32 << 20  # all files together hold about this much undecoded text
 _LEAST_BATCH_BYTES = 1 << 16
 _MOST_BATCH_BYTES = 1 << 19
+_MOST_OPEN = 32  # files that are all opened at once
 
 
 def open_trace(
@@ -102,53 +104,68 @@ class TraceStream:
         return TraceError("the trace holds no calls", where=where, hint="check that it was written completely")
 
     def _merged(self) -> Iterator[Call]:
+        """The calls of all files by time; of many files only those are open whose time has come."""
         owner: dict[str, int] = {}
-        streams = [_timed(number, reader) for number, reader in enumerate(self._readers)]
-        first = [next(stream, None) for stream in streams]
-        starts = [
-            call.arrival_s
-            for entry, reader in zip(first, self._readers, strict=True)
-            if entry is not None and reader.absolute_times and (call := entry[2]).arrival_s is not None
-        ]
+        heads = [head for number, reader in enumerate(self._readers) if (head := self._head(number, reader))]
+        absolute = [reader.absolute_times for reader in self._readers]
+        starts = [head.latest_s for head in heads if absolute[head.number] and head.arrives]
         origin = min(starts, default=0.0)
-        heap = [
-            _starting_at(origin if reader.absolute_times else 0.0, entry, stream)
-            for entry, stream, reader in zip(first, streams, self._readers, strict=True)
-            if entry is not None
-        ]
-        for _, number, call in heapq.merge(*heap, key=lambda entry: entry[:2]):
-            if call.task is not None and owner.setdefault(call.task, number) != number:
-                call.task = f"{call.task}#{number + 1}"
-                owner[call.task] = number
-            yield call
+        for head in heads:
+            head.origin_s = origin if absolute[head.number] else 0.0
+        queue = [(head.latest_s - head.origin_s, head.number, head) for head in heads]
+        heapq.heapify(queue)
+        while queue:
+            _, number, head = queue[0]
+            call = head.call
+            if call is not None:
+                if head.origin_s and call.arrival_s is not None:
+                    call.arrival_s -= head.origin_s
+                if call.task is not None and owner.setdefault(call.task, number) != number:
+                    call.task = f"{call.task}#{number + 1}"
+                    owner[call.task] = number
+                yield call
+            if head.advance():
+                heapq.heapreplace(queue, (head.latest_s - head.origin_s, number, head))
+            else:
+                heapq.heappop(queue)
+
+    def _head(self, number: int, reader: Reader) -> _Head | None:
+        head = _Head(number, reader)
+        if len(self._readers) > _MOST_OPEN:
+            arrival = reader.peek_arrival_s()
+            if arrival is not None:
+                head.latest_s, head.arrives = arrival, True
+                return head
+        return head if head.advance() else None
 
 
-_Entry = tuple[float, int, Call]
+@dataclass(slots=True)
+class _Head:
+    """One file of several: its next call, and the latest arrival so far, which never falls, so that a file keeps its
+    own order whatever its clock does. Without a call it has not been opened."""
 
+    number: int
+    reader: Reader
+    call: Call | None = None
+    latest_s: float = float("-inf")
+    arrives: bool = False  # the first call has an arrival
+    origin_s: float = 0.0
+    calls: Iterator[Call] | None = None
 
-def _timed(number: int, reader: Reader) -> Iterator[_Entry]:
-    """Calls with a sort key that never falls, so that a file keeps its own order whatever its clock does."""
-    latest = float("-inf")
-    for call in reader.calls():
-        if call.arrival_s is not None and call.arrival_s > latest:
-            latest = call.arrival_s
-        yield latest, number, call
-
-
-def _starting_at(origin: float, first: _Entry, rest: Iterator[_Entry]) -> Iterator[_Entry]:
-    yield _moved(first, origin)
-    if not origin:
-        yield from rest
-        return
-    for entry in rest:
-        yield _moved(entry, origin)
-
-
-def _moved(entry: _Entry, origin: float) -> _Entry:
-    latest, number, call = entry
-    if origin and call.arrival_s is not None:
-        call.arrival_s -= origin
-    return latest - origin, number, call
+    def advance(self) -> bool:
+        """Take the next call; False at the end."""
+        first = self.calls is None
+        if self.calls is None:
+            self.calls = self.reader.calls()
+        self.call = next(self.calls, None)
+        if self.call is None:
+            return False
+        arrival = self.call.arrival_s
+        if first:
+            self.arrives = arrival is not None
+        if arrival is not None and arrival > self.latest_s:
+            self.latest_s = arrival
+        return True
 
 
 def _shifted(calls: Iterable[Call]) -> Iterator[Call]:

@@ -128,6 +128,15 @@ class TraceFile:
         pending = None if regular else _chain(data, chunks)
         return cls(path, head, size, on_bytes, _pending=pending)
 
+    @property
+    def reads_again(self) -> bool:
+        """Whether the contents can be read more than once; a pipe's cannot."""
+        return self._pending is None and not is_stdin(self.path)
+
+    def again(self) -> TraceFile:
+        """The same file, to be read from its beginning without counting."""
+        return TraceFile(self.path, self.head, self.size_bytes, batch_bytes=self.batch_bytes)
+
     def forget_head(self) -> None:
         """Let go of the head's bytes: thousands of files may wait to be read."""
         self.head = Head(self.path, b"", whole=self.head.whole)

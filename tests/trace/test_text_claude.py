@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eactl.trace import open_trace
-from eactl.trace.readers.claude_code import COMPACTION, SUMMARY_REQUEST
+from eactl.trace.chat import ChatRequest
+from eactl.trace.readers.claude_code import COMPACTION, SUMMARY_REQUEST, ClaudeCodeReader
 from tests.trace.textlogs import Transcript, calls, chats, jsonl, roles, stream, text, texts, tool_use, warnings_of
 
 
@@ -213,3 +215,37 @@ def test_times_without_a_date_leave_times_out(tmp_path: Path) -> None:
     )  # fmt: skip
     (request,) = chats(path)
     assert request.arrival_s is None and request.service_s is None
+
+
+def test_of_many_transcripts_only_those_at_work_are_open_and_their_calls_come_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(60):  # a new one every 10 s, for 35 s
+        log = Transcript(tmp_path / f"{number:02}.jsonl", session=f"s{number}", prefix=f"{number}-")
+        for turn in range(4):
+            at = 10 * number + 10 * turn
+            log.user(f"say {number} {turn}", at=at)
+            log.assistant(f"m{number}-{turn}", text("done"), (1, 0, 100 * (turn + 1), 1), at=at + 5)
+        log.write()
+    requests = ClaudeCodeReader.requests
+    at_work = [0, 0]  # now, and the most so far
+
+    def counted(reader: ClaudeCodeReader) -> Iterator[ChatRequest]:
+        at_work[0] += 1
+        at_work[1] = max(at_work)
+        yield from requests(reader)
+        at_work[0] -= 1
+
+    monkeypatch.setattr(ClaudeCodeReader, "requests", counted)
+    some = calls(tmp_path)
+    assert at_work == [0, 3], "the first of a fourth comes with the last of the first, and after it"
+    assert len(some) == 240
+    arrivals = [call.arrival_s for call in some]
+    assert arrivals[0] == 0 and arrivals == sorted(arrivals)
+
+    monkeypatch.setattr("eactl.trace.stream._MOST_OPEN", 100)
+    every = calls(tmp_path)
+    assert at_work[1] == 60
+    for one, other in zip(some, every, strict=True):
+        assert (one.task, one.call, one.arrival_s, one.ids.tolist()) == (
+            other.task, other.call, other.arrival_s, other.ids.tolist())  # fmt: skip

@@ -152,6 +152,20 @@ def test_hidden_tokens_are_sized_once_a_session_and_kept_after_a_compaction() ->
     assert after.tokens == 1100
 
 
+def test_a_session_goes_on_with_the_same_ids_however_little_is_remembered() -> None:
+    # Three sessions take turns; what the provider measured stretches each part and sizes what is hidden.
+    plain, forgetful = PromptEncoder(), PromptEncoder(memory_bytes=1)
+    messages: list[dict[str, Any]] = [user("task " * 20)]
+    for turn in range(1, 6):
+        for session in "abc":
+            asked = ChatRequest(session, list(messages), usage=Usage(1000 + 300 * turn, cached_tokens=400), exact=False,
+                                hidden_tokens=(1, None))  # fmt: skip
+            one, other = plain.encode(asked), forgetful.encode(asked)
+            assert one.tokens == other.tokens == 1000 + 300 * turn
+            assert (one.ids() == other.ids()).all()
+        messages += [assistant(f"answer {turn}"), user("result " * (10 * turn))]
+
+
 def test_recorded_token_ids_are_the_prompt() -> None:
     encoder = PromptEncoder()
     prompt = encoder.encode(request(user("ignored"), prompt_token_ids=[5, 6, 7]))

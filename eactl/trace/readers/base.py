@@ -63,6 +63,10 @@ class Reader(ABC):
     def join(self, readers: Sequence[Reader]) -> None:  # noqa: B027 - most formats have nothing to do here
         """Meet all readers of the stream, before any is read: for formats whose sessions span several files."""
 
+    def peek_arrival_s(self) -> float | None:
+        """When the first call arrived, if that can be told without reading the file: it is then opened no earlier."""
+        return None
+
     def calls(self) -> Iterator[Call]:
         """The calls one by one."""
         return chain.from_iterable(self.batches())

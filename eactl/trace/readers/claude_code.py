@@ -28,6 +28,7 @@ class ClaudeCodeReader(TextReader):
     """Requests of one transcript, in the order in which they were sent."""
 
     name = "claude-code"
+    peeks = True
 
     def __init__(self, file: TraceFile, options: TraceOptions) -> None:
         super().__init__(file, options)
@@ -66,6 +67,9 @@ class ClaudeCodeReader(TextReader):
                 if leader is not member:
                     leader.resumed.append(member)
                     member.led = True
+
+    def peek_arrival_s(self) -> float | None:
+        return None if self.led else super().peek_arrival_s()
 
     def counted_in(self, request: ChatRequest) -> Source:
         return self._source_of.get(request.where.rpartition(":")[0], self.source)

@@ -25,6 +25,7 @@ class CodexReader(TextReader):
     """Requests of one rollout, in file order."""
 
     name = "codex"
+    peeks = True
 
     @staticmethod
     def sniff(head: Head) -> str | None:

@@ -20,6 +20,7 @@ class CopilotReader(TextReader):
     """Requests of one session, in file order."""
 
     name = "copilot"
+    peeks = True
 
     @staticmethod
     def sniff(head: Head) -> str | None:

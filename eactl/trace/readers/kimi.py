@@ -20,6 +20,7 @@ class KimiReader(TextReader):
     """Requests of one session, in file order."""
 
     name = "kimi"
+    peeks = True
 
     @staticmethod
     def sniff(head: Head) -> str | None:

@@ -20,6 +20,7 @@ class PiReader(TextReader):
     """Requests of one session, in file order."""
 
     name = "pi"
+    peeks = True
 
     @staticmethod
     def sniff(head: Head) -> str | None:

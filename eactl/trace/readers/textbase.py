@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -63,6 +64,7 @@ class TextReader(Reader):
     family: ClassVar[Literal["trace", "text log"]] = "text log"
     local_ids = False  # ids come from the text, so they mean the same in every file
     absolute_times = True
+    peeks: ClassVar[bool] = False  # the first request stands at the file's beginning
     first_s: float | None = None  # time of the first line, where the format gives it to know before the reading
 
     def __init__(self, file: TraceFile, options: TraceOptions) -> None:
@@ -107,6 +109,15 @@ class TextReader(Reader):
                 source.tasks += 1
             yield request
         self.finish()
+
+    def peek_arrival_s(self) -> float | None:
+        if not self.peeks or not self.file.reads_again:
+            return None
+        other = type(self)(self.file.again(), self.options)
+        with suppress(TraceError):  # which comes up when the file is read
+            first = next((r for r in other.read() if r.messages or r.prompt_token_ids), None)
+            return None if first is None else first.arrival_s
+        return None
 
     def counted_in(self, request: ChatRequest) -> Source:
         """The source to which a request belongs."""
