@@ -114,6 +114,7 @@ def _weight(options: Mapping[str, Any]) -> TokenWeight:
         tp=tp,
         tier_ranks=weighed.tier_ranks,
         model=resolved.name,
+        loads_from=resolved.loads_from(model),
         notes=(*resolved.notes, *weighed.notes),
     )
 

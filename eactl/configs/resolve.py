@@ -38,6 +38,12 @@ class ResolvedModel:
         """Where it was found, for a sentence."""
         return f"the bundled table ({self.source})" if self.origin == "bundled" else self.source
 
+    def loads_from(self, spec: str) -> str:
+        """What an engine can load for the ``spec`` that named it; a bundled shape stands for no files."""
+        if self.origin == "file":
+            return str(Path(spec).parent)
+        return f"PATH/TO/{self.name}" if self.origin == "bundled" and "/" not in spec else spec
+
 
 def resolve_model(spec: str) -> ResolvedModel:
     """The configuration that ``spec`` names: a path if one exists, else a locally cached model, else a bundled name.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from eactl.model.curve import CapacityCurve
 from eactl.sizing.result import LmcacheSettings, OrderCurve, Pool, Recommendation, Seconds, SizePoint
@@ -143,11 +142,4 @@ def _next_step(wanted: int, affordable: SizePoint | None, settings: SizeSettings
     weight = settings.weight
     tp = f" --tp {weight.tp}" if weight.tp > 1 else ""
     chunk = f" --chunk-tokens {settings.chunk_tokens}" if settings.chunk_tokens != _LMCACHE_CHUNK_TOKENS else ""
-    return f"eactl serve --model {_servable(weight.model)}{tp}{chunk} --host-gib {round(size / GIB, 3):g}"
-
-
-def _servable(model: str | None) -> str:
-    """What serve can load: a bare name of the bundled table stands for a shape, not for files."""
-    if model is None:
-        return "MODEL"
-    return model if "/" in model or Path(model).exists() else f"PATH/TO/{model}"
+    return f"eactl serve --model {weight.loads_from or weight.model or 'MODEL'}{tp}{chunk} --host-gib {round(size / GIB, 3):g}"

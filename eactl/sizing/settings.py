@@ -17,6 +17,7 @@ class TokenWeight:
     """What one token of KV occupies in the host tier of one rank, and how many ranks hold such a tier.
 
     ``state_bytes_rank`` is the snapshot of the recurrent state that every chunk of a hybrid model carries.
+    ``loads_from`` is what ``eactl serve --model`` takes for ``model``, where that is another name.
     """
 
     bytes_per_token_rank: int
@@ -24,6 +25,7 @@ class TokenWeight:
     tp: int = 1
     tier_ranks: int = 1
     model: str | None = None
+    loads_from: str | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -68,6 +68,20 @@ def test_a_file_is_named_by_its_directory_or_itself(tmp_path: Path) -> None:
     assert (found.name, found.origin) == ("tiny", "file")
 
 
+def test_an_engine_loads_a_directory_or_a_repository_and_no_bare_name_of_the_table(tmp_path: Path) -> None:
+    file = write(tmp_path / "my-model" / "config.json")
+    folder = str(file.parent)
+    loads = {spec: resolve_model(spec).loads_from(spec) for spec in (
+        folder, str(file), "Qwen3-Coder-30B-A3B", "Qwen/Qwen3-Coder-30B-A3B-Instruct",
+    )}  # fmt: skip
+    assert loads == {
+        folder: folder,
+        str(file): folder,
+        "Qwen3-Coder-30B-A3B": "PATH/TO/Qwen3-Coder-30B-A3B",
+        "Qwen/Qwen3-Coder-30B-A3B-Instruct": "Qwen/Qwen3-Coder-30B-A3B-Instruct",
+    }
+
+
 def test_the_home_directory_may_be_written_as_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path / "m" / "config.json")

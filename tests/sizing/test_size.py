@@ -100,7 +100,7 @@ def test_the_servers_pool_is_larger_than_the_tier_it_keeps() -> None:
 
 def test_the_next_command_gives_the_server_enough_to_keep_the_recommended_size() -> None:
     advice = size_trace(turns(5, 6, 4), SETTINGS, PLENTY).recommendation
-    assert advice.next_step == "eactl serve --model PATH/TO/toy --tp 8 --host-gib 31.5"  # 20 / 0.64 = 31.25
+    assert advice.next_step == "eactl serve --model toy --tp 8 --host-gib 31.5"  # 20 / 0.64 = 31.25
 
 
 def test_engines_side_by_side_each_need_their_own_tier() -> None:
