@@ -142,4 +142,5 @@ def _next_step(wanted: int, affordable: SizePoint | None, settings: SizeSettings
     weight = settings.weight
     tp = f" --tp {weight.tp}" if weight.tp > 1 else ""
     chunk = f" --chunk-tokens {settings.chunk_tokens}" if settings.chunk_tokens != _LMCACHE_CHUNK_TOKENS else ""
-    return f"eactl serve --model {weight.loads_from or weight.model or 'MODEL'}{tp}{chunk} --host-gib {round(size / GIB, 3):g}"
+    model = weight.loads_from or weight.model or "MODEL"
+    return f"eactl serve --model {model}{tp}{chunk} --host-gib {round(size / GIB, 3):g}"

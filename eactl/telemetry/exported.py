@@ -22,7 +22,7 @@ GAUGES = {
     "mean_prompt_tokens": ("mean_prompt_tokens", "Mean prompt length of the latest requests."),
     "working_set_bytes": ("working_set_bytes", "Reuse working set (Eq. 5), all ranks."),
     "host_bytes": ("host_bytes", "Configured size of the host tier, all ranks."),
-    "kept_bytes": ("kept_bytes", "What of it the tier keeps, as its server evicts before it is full; Eq. 10 counts this."),
+    "kept_bytes": ("kept_bytes", "What of it the tier keeps where its server evicts early; Eq. 10 takes this."),
     "gpu_kv_tokens": ("gpu_kv_tokens", "Tokens that the GPU's KV cache holds."),
     "tier_bytes_per_token": ("tier_bytes_per_token", "Bytes that the tier takes for a token, all ranks."),
     "pressure": ("pressure", "1 while large refills are declined."),
