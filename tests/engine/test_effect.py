@@ -29,7 +29,7 @@ def outcomes(model: Path, folder: Path, ratio: float) -> Iterator[tuple[Bench, R
 
 @pytest.fixture(scope="module")
 def small(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Runs]]:
-    # It keeps 1.2 · 0.5 · (1 − 0.05) = 0.57 of the working set at worst.
+    # It keeps 1.2 · 0.5 · (1 − 0.05 / 2) = 0.585 of the working set.
     yield from outcomes(tiny_model, tmp_path_factory.mktemp("small"), 1.2)
 
 
@@ -38,7 +38,7 @@ def test_below_the_working_set_conditioned_restores_clearly_more_than_none_and_a
 ) -> None:
     _, runs = small
     assert {run.failed for run in runs.values()} == {0}
-    assert runs["conditioned"].restored > 1.25 * runs["none"].restored
+    assert runs["conditioned"].restored > 1.5 * runs["none"].restored
     assert runs["conditioned"].restored > 0.8 * runs["fixed"].restored
     assert runs["conditioned"].computed < 0.95 * runs["none"].computed
 
