@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from operator import methodcaller
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ Message = dict[str, Any]
 MAX_TIME_S = 1e11
 MAX_TOKENS = 1 << 24
 _MICROSECONDS_FROM, _MILLISECONDS_FROM = 1e14, 1e11  # epoch times: no clock of a log shows seconds that large
+_CONTENT = methodcaller("get", "content")
 _FORGOTTEN = ("cache_control", "prompt_cache_key")  # steer the provider's cache, are no part of the prompt
 
 
@@ -96,10 +98,12 @@ def from_openai(messages: Any) -> list[Message]:
     """
     if not isinstance(messages, list):
         raise ValueError("'messages' is no list")
+    if not set(map(type, messages)) <= {dict}:
+        raise ValueError("a message is no JSON object")
+    if list not in set(map(type, map(_CONTENT, messages))):  # the most, told without a step for each
+        return list(messages)
     found: list[Message] = []
     for message in messages:
-        if not isinstance(message, dict):
-            raise ValueError("a message is no JSON object")
         if _has_anthropic_blocks(message.get("content")):
             found += from_anthropic([message])
         else:

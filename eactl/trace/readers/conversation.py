@@ -6,7 +6,18 @@ from typing import Any
 
 from eactl.trace.chat import ChatRequest, Usage
 from eactl.trace.chatforms import Message, token_count, usage_of
-from eactl.trace.growing import Grown, first_difference
+from eactl.trace.growing import Grown
+
+
+class _Messages(list[Message]):
+    """Messages that may be replaced one by one; how many of the first are as they were when ``kept`` was set."""
+
+    kept = 0
+
+    def __setitem__(self, index: Any, message: Any) -> None:
+        at = index if isinstance(index, int) else 0
+        self.kept = min(self.kept, at if at >= 0 else len(self) + at)
+        super().__setitem__(index, message)
 
 
 class Conversation:
@@ -14,7 +25,7 @@ class Conversation:
 
     def __init__(self, session: str | None, *, hidden: tuple[int, int | None] = (0, 0), exact: bool = False) -> None:
         self.session = session
-        self.messages: list[Message] = []
+        self._messages = _Messages()
         self.tools: list[Message] | None = None
         self.model: str | None = None
         self.turns = 0
@@ -24,9 +35,18 @@ class Conversation:
         self._events: list[str] = []
         self._shown: Grown[Message] = Grown()  # the latest request's
 
+    @property
+    def messages(self) -> list[Message]:
+        """What was said so far; append to it, or replace a message."""
+        return self._messages
+
+    @messages.setter
+    def messages(self, messages: list[Message]) -> None:
+        self._messages = _Messages(messages)
+
     def say(self, *messages: Message) -> None:
         """Append to the conversation."""
-        self.messages.extend(messages)
+        self._messages.extend(messages)
 
     def replace(self, messages: list[Message], event: str) -> None:
         """Put other messages in place of all: a compaction, named in the next request's events."""
@@ -64,10 +84,11 @@ class Conversation:
         return made
 
     def _prompt(self, upto: int | None) -> Grown[Message]:
-        """The first ``upto`` messages, grown from what the latest request showed: messages may change until then."""
-        end = len(self.messages) if upto is None else upto
-        same = min(first_difference(self._shown, self.messages), end)
-        self._shown = self._shown.upto(same).grown(self.messages[same:end])
+        """The first ``upto`` messages, grown from what the latest request showed."""
+        end = len(self._messages) if upto is None else upto
+        same = min(self._messages.kept, end)
+        self._shown = self._shown.upto(same).grown(self._messages[same:end])
+        self._messages.kept = end
         return self._shown
 
 
