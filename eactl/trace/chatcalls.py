@@ -12,7 +12,8 @@ from eactl.trace.call import Call, Ids, Notice, Source
 from eactl.trace.chat import ChatRequest
 from eactl.trace.growing import first_difference
 from eactl.trace.parttext import part_text
-from eactl.trace.prompts import Prompt, PromptEncoder, Segment
+from eactl.trace.promptparts import Prompt, Segment
+from eactl.trace.prompts import PromptEncoder
 
 # How far the approximate tokenizer's counts lie from those of real ones, on text of coding agents.
 LEAST_SHARE, MOST_SHARE = 0.7, 1.5

@@ -13,7 +13,6 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -21,147 +20,18 @@ from typing import Any
 import numpy as np
 
 from eactl.errors import TraceError
-from eactl.trace.call import Ids
 from eactl.trace.chat import RAW_ROLE, ChatRequest
-from eactl.trace.growing import Grown, first_difference, first_unequal
-from eactl.trace.parttext import IMAGE_MARK, content_text, part_text, text_blocks
+from eactl.trace.parttext import IMAGE_MARK, part_text, text_blocks
+from eactl.trace.promptparts import HIDDEN, Known, Latest, Parts, Prompt, Segment, parts_of
 from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import ApproximateTokenizer, HuggingFaceTokenizer, TokenIds, Tokenizer, filler
 
 IMAGE_TOKENS = 1024  # what an image counts where nothing is measured
-TOOLS, HIDDEN = -1, -2  # labels of segments that are no message
 _REMEMBERED_SESSIONS = 64
 _MEMORY_BYTES = 96 << 20
 _ENTRY_BYTES = 300
 _MARKS = 8  # a session in use is marked so each time an eighth of the memory was taken in
 _NO_KEY = b""
-
-
-@dataclass(slots=True)
-class Segment:
-    """A stretch of a prompt; ``label`` is the message it comes from, or TOOLS, or HIDDEN."""
-
-    ids: TokenIds
-    label: int
-
-
-@dataclass(slots=True)
-class Prompt:
-    """One prompt as a row of segments; equal stretches of different prompts may be the same object.
-
-    ``tail`` are the segments behind ``segments`` that no later prompt shares. ``exact``: the ids are those of the
-    server. ``measured``: the length is the provider's count.
-    """
-
-    segments: Sequence[Segment]
-    tokens: int
-    exact: bool
-    measured: bool
-    tail: tuple[Segment, ...] = ()
-
-    def ids(self) -> Ids:
-        """All ids, in a new array."""
-        return _joined([*self.segments, *self.tail])[: self.tokens]
-
-    def shared_tokens(self, other: Prompt) -> int:
-        """The longest common prefix with ``other``, in tokens; costs a step per segment, not per token."""
-        mine, theirs = [*self.segments, *self.tail], [*other.segments, *other.tail]
-        shared, at = 0, 0
-        for one, another in zip(mine, theirs, strict=False):
-            if one.ids is not another.ids and not np.array_equal(one.ids, another.ids):
-                break
-            shared += len(one.ids)
-            at += 1
-        else:
-            return min(shared, self.tokens, other.tokens)
-        mine_rest, their_rest = _joined(mine[at:]), _joined(theirs[at:])
-        length = min(len(mine_rest), len(their_rest))
-        differs = mine_rest[:length] != their_rest[:length]
-        shared += int(differs.argmax()) if differs.any() else length
-        return min(shared, self.tokens, other.tokens)
-
-    def label_at(self, token: int) -> int | None:
-        """The message in which token number ``token`` lies (TOOLS, HIDDEN); None beyond the end or if unknown."""
-        end = 0
-        for segment in (*self.segments, *self.tail):
-            end += len(segment.ids)
-            if token < end:
-                return segment.label
-        return None
-
-
-def _joined(segments: Sequence[Segment]) -> TokenIds:
-    return np.concatenate([segment.ids for segment in segments]) if segments else np.empty(0, dtype=np.int32)
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What a prompt is made of, in order: ``tools`` (None: there are none) and messages, or blocks of raw text."""
-
-    tools: Any
-    items: Sequence[Any]
-    raw: bool
-
-    def __len__(self) -> int:
-        return len(self.items) + (self.tools is not None)
-
-    def __getitem__(self, index: int) -> Any:
-        if self.tools is None:
-            return self.items[index]
-        return self.items[index - 1] if index else self.tools
-
-    def label(self, index: int) -> int:
-        if self.raw:
-            return 0
-        return index if self.tools is None else index - 1 if index else TOOLS
-
-    def same_as(self, other: _Parts) -> int:
-        """How many parts from the first on are equal in both."""
-        if self.tools is not other.tools and self.tools != other.tools:
-            return 0
-        return first_unequal(other.items, self.items) + (self.tools is not None)
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is kept of one beginning of a conversation: its last segment, and the tokens up to its end."""
-
-    segment: Segment
-    end: int
-
-
-@dataclass(slots=True)
-class _Latest:
-    """The latest prompt of a session, for the next one to grow from.
-
-    ``keys`` has one path key per part. ``known`` are those of its first parts that later prompts may share;
-    ``segments`` holds theirs behind ``head``, which is no part.
-    """
-
-    root: bytes
-    parts: _Parts
-    keys: Grown[bytes] = field(default_factory=Grown)
-    known: Grown[_Known] = field(default_factory=Grown)
-    head: tuple[Segment, ...] = ()
-    segments: Grown[Segment] = field(default_factory=Grown)
-    used_at: int = 0  # bytes that the encoder had taken in when this was last marked as in use
-
-    def next(self, same: int, parts: _Parts) -> _Latest:
-        """The beginning of a prompt whose first ``same`` parts are those of this one."""
-        known = self.known.upto(same)
-        segments = self.segments.upto(len(self.head) + len(known))
-        return _Latest(self.root, parts, self.keys.upto(same), known, self.head, segments, self.used_at)
-
-    def add(self, entries: Sequence[_Known]) -> None:
-        """More of the parts are known."""
-        self.known = self.known.grown(entries)
-        self.segments = self.segments.grown([entry.segment for entry in entries])
-
-    def put_behind(self, head: tuple[Segment, ...]) -> None:
-        """``head`` stands before the parts."""
-        if len(head) != len(self.head) or first_difference(head, self.head) < len(head):
-            self.head = head
-            self.segments = Grown((*head, *(entry.segment for entry in self.known)))
 
 
 class PromptEncoder:
@@ -181,10 +51,10 @@ class PromptEncoder:
         self._limit = memory_bytes
         self._used = self._taken = 0  # bytes now, and in all
         self._begin = Segment(self.tokenizer.begin_ids, 0)
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._known: OrderedDict[bytes, Known] = OrderedDict()
         self._hidden_tokens: dict[bytes, tuple[int, int]] = {}  # of each session: all, and those that others share
         self._pieces: OrderedDict[bytes, TokenIds] = OrderedDict()
-        self._latest: OrderedDict[str | None, _Latest] = OrderedDict()
+        self._latest: OrderedDict[str | None, Latest] = OrderedDict()
         self._boundaries: re.Pattern[str] | None = None
         if template is not None and isinstance(tokenizer, HuggingFaceTokenizer):
             self._boundaries = _boundary_pattern(tokenizer.boundaries)
@@ -251,7 +121,7 @@ class PromptEncoder:
     # without one
 
     def _plain(self, request: ChatRequest, *, raw: bool) -> Prompt:
-        parts = _parts(request, raw=raw, in_blocks=self.tokenizer.splits_at_line_ends)
+        parts = parts_of(request, raw=raw, in_blocks=self.tokenizer.splits_at_line_ends)
         latest, texts = self._follow(request, parts)
         keys, at = latest.keys, len(latest.known)
         unread = len(keys) - len(texts)
@@ -264,10 +134,10 @@ class PromptEncoder:
         measured = None if self.tokenizer.exact or request.usage is None else request.usage.prompt_tokens
         target = None if measured is None else measured - start
         end = start
-        made: list[_Known] = []
+        made: list[Known] = []
         for index, ids in enumerate(_fit(added, keys[at:], target), at):
             end += len(ids)
-            made.append(_Known(Segment(ids, parts.label(index)), end))
+            made.append(Known(Segment(ids, parts.label(index)), end))
         begin = self._begin if raw and len(self._begin.ids) else None
         latest.put_behind(tuple(segment for segment in (begin, hidden) if segment is not None))
         tail: list[Segment] = []
@@ -289,7 +159,7 @@ class PromptEncoder:
         exact = raw and self.tokenizer.exact and request.exact
         return Prompt(latest.segments, tokens, exact=exact, measured=measured is not None, tail=tuple(tail))
 
-    def _follow(self, request: ChatRequest, parts: _Parts) -> tuple[_Latest, list[str]]:
+    def _follow(self, request: ChatRequest, parts: Parts) -> tuple[Latest, list[str]]:
         """As much of a prompt as is known, with the keys of all its parts, and the texts of the last ones.
 
         Parts that the session's latest prompt had in their place are not looked at; where they end, and where a
@@ -298,7 +168,7 @@ class PromptEncoder:
         root = _root(request)
         before = self._latest.get(request.session)
         same = 0 if before is None or before.root != root else parts.same_as(before.parts)
-        latest = before.next(same, parts) if before is not None and same else _Latest(root, parts)
+        latest = before.next(same, parts) if before is not None and same else Latest(root, parts)
         key = latest.keys[-1] if same else root
         keys: list[bytes] = []
         texts: list[str] = []
@@ -308,7 +178,7 @@ class PromptEncoder:
             keys.append(key)
             texts.append(text)
         latest.keys = latest.keys.grown(keys)
-        found: list[_Known] = []
+        found: list[Known] = []
         for key in latest.keys[len(latest.known) :]:
             entry = self._known.get(key)
             if entry is None:  # nothing behind a gap counts
@@ -321,7 +191,7 @@ class PromptEncoder:
             self._latest.popitem(last=False)
         return latest, texts
 
-    def _keep(self, latest: _Latest) -> None:
+    def _keep(self, latest: Latest) -> None:
         """Mark a prompt's beginnings as in use, where that may matter, and forget what was not used for longest."""
         if self._used <= self._limit // 2:
             return
@@ -374,7 +244,7 @@ class PromptEncoder:
             kind = "agent" if request.parent else "main"
             ids = np.concatenate((filler(f"hidden {request.model} {kind}", shared),
                                   filler(f"hidden {request.session}", tokens - shared)))  # fmt: skip
-            known = self._known[key] = _Known(Segment(ids, HIDDEN), tokens)
+            known = self._known[key] = Known(Segment(ids, HIDDEN), tokens)
             self._count(ids)
         self._known.move_to_end(key)
         return known.segment
@@ -382,15 +252,8 @@ class PromptEncoder:
     def _forget(self, table: OrderedDict[bytes, Any]) -> None:
         while self._used > self._limit and len(table) > 1:
             _, entry = table.popitem(last=False)
-            ids = entry.segment.ids if isinstance(entry, _Known) else entry
+            ids = entry.segment.ids if isinstance(entry, Known) else entry
             self._used -= ids.nbytes + _ENTRY_BYTES
-
-
-def _parts(request: ChatRequest, *, raw: bool, in_blocks: bool) -> _Parts:
-    if not raw:
-        return _Parts(request.tools or None, request.messages, raw=False)
-    text = "".join(content_text(message.get("content")) for message in request.messages)
-    return _Parts(None, text_blocks(text) if in_blocks else [text] if text else [], raw=True)
 
 
 @lru_cache(maxsize=64)

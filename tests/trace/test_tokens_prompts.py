@@ -15,7 +15,8 @@ from eactl.errors import TraceError
 from eactl.trace import TraceOptions, open_trace
 from eactl.trace.chat import RAW_ROLE, ChatRequest, Usage
 from eactl.trace.parttext import text_blocks
-from eactl.trace.prompts import HIDDEN, TOOLS, Prompt, PromptEncoder
+from eactl.trace.promptparts import HIDDEN, TOOLS, Prompt
+from eactl.trace.prompts import PromptEncoder
 from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import ApproximateTokenizer, HuggingFaceTokenizer, TokenIds
 from eactl.trace.workload import load_workload
