@@ -13,7 +13,9 @@ from tokenizers import Tokenizer
 
 from eactl.errors import TraceError
 from eactl.trace import TraceOptions, open_trace
+from eactl.trace.call import Call, Source
 from eactl.trace.chat import RAW_ROLE, ChatRequest, Usage
+from eactl.trace.chatcalls import CallMaker
 from eactl.trace.parttext import text_blocks
 from eactl.trace.promptparts import HIDDEN, TOOLS, Prompt
 from eactl.trace.prompts import PromptEncoder
@@ -288,3 +290,29 @@ def test_ids_of_a_session_are_views_that_later_prompts_do_not_change(tmp_path: P
     for call, copy in kept:
         assert np.array_equal(call.ids, copy)
         assert len(call.ids) == call.prompt_tokens
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.sampled_from(("a", "b b", "c c c c")), max_size=6), st.none() | st.integers(20, 90)),
+             min_size=2, max_size=8)
+)  # fmt: skip
+def test_what_a_call_is_said_to_keep_of_the_one_before_is_there(turns: list[tuple[list[str], int | None]]) -> None:
+    maker, source = CallMaker(PromptEncoder()), Source("file", "native", "tokens", 1)
+    before: Call | None = None
+    for texts, tokens in turns:
+        call = maker.call(request(user("go"), *map(assistant, texts), tokens=tokens), source)
+        assert call is not None
+        if before is None:
+            assert call.keep == 0
+        else:
+            assert call.keep <= min(len(call.ids), len(before.ids))
+            assert (call.ids[: call.keep] == before.ids[: call.keep]).all()
+        before = call
+
+
+def test_an_appended_turn_keeps_the_whole_prompt_before_it() -> None:
+    maker, source = CallMaker(PromptEncoder()), Source("file", "native", "tokens", 1)
+    first = maker.call(request(user("go"), tokens=20), source)
+    second = maker.call(request(user("go"), assistant("yes"), tokens=30), source)
+    assert first is not None and second is not None
+    assert (second.keep, second.prompt_tokens) == (20, 30)
