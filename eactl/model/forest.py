@@ -24,7 +24,7 @@ import numpy.typing as npt
 from eactl.model.idstore import NOWHERE, IdStore, Stored
 
 SUPER_ROOT = 0
-HELD_BYTES = 64 << 20  # ids in memory
+HELD_BYTES = 32 << 20  # ids in memory
 _LEAST_BYTES = 1 << 12  # a run this small is not worth a place in a file
 
 

@@ -28,7 +28,7 @@ from eactl.trace.tokens import ApproximateTokenizer, HuggingFaceTokenizer, Token
 
 IMAGE_TOKENS = 1024  # what an image counts where nothing is measured
 _REMEMBERED_SESSIONS = 64
-_MEMORY_BYTES = 96 << 20
+_MEMORY_BYTES = 64 << 20
 _ENTRY_BYTES = 300
 _MARKS = 8  # a session in use is marked so each time an eighth of the memory was taken in
 _NO_KEY = b""
