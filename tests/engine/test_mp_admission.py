@@ -156,6 +156,14 @@ def test_serving_goes_on_while_the_state_file_is_damaged_stale_or_cannot_be_writ
     check_that_a_bad_state_file_stops_nothing(stack)
 
 
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_fault_of_ours_is_counted_and_everything_is_served_and_stored(
+    stack: Engine, fault_file: Path, hook: str
+) -> None:
+    check_that_a_fault_is_counted_and_passed_over(stack, fault_file, hook, 40 + HOOKS.index(hook), stack.objects)
+    idle(stack)
+
+
 def test_no_request_fails_or_hangs_when_the_lmcache_server_is_killed_and_comes_back(stack: Engine) -> None:
     server = stack.children[0]
     failures: list[BaseException] = []
@@ -190,11 +198,3 @@ def test_no_request_fails_or_hangs_when_the_lmcache_server_is_killed_and_comes_b
     assert longest_s[0] < 30  # what was on its way when the server died waited for it for 10 s, then went on without
     wait_for(lambda: is_fresh(stack.record().age_s), 30, "a fresh report of the new server")
     assert stack.record().faults == 0
-
-
-@pytest.mark.parametrize("hook", HOOKS)
-def test_a_fault_of_ours_is_counted_and_everything_is_served_and_stored(
-    stack: Engine, fault_file: Path, hook: str
-) -> None:
-    check_that_a_fault_is_counted_and_passed_over(stack, fault_file, hook, 40 + HOOKS.index(hook), stack.objects)
-    idle(stack)
