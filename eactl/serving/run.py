@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import glob
+import http.client
 import os
 import re
 import signal
@@ -153,7 +154,7 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - http:// from our own plan
             return bool(response.status == 200)
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):  # the last: what answers speaks no HTTP
         return False
 
 

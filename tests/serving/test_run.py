@@ -102,6 +102,21 @@ def test_a_child_that_never_answers_is_given_up_with_the_option_that_waits_longe
         run_plan(Plan((sleeping,), TIER, None), wait_s=1, write=lambda _: None, ready=lambda: None)
 
 
+def test_what_answers_without_http_is_not_taken_for_a_healthy_server() -> None:
+    port = free_port()
+    code = f"""
+import socket
+with socket.create_server(("127.0.0.1", {port})) as listening:
+    while True:
+        with listening.accept()[0] as connection:
+            connection.recv(1000)
+            connection.sendall(b"\\xff\\x00\\n")
+"""
+    stranger = Process("vllm", (sys.executable, "-c", code), {}, f"http://127.0.0.1:{port}/")
+    with pytest.raises(CannotRunHereError, match="did not become healthy within 2 s"):
+        run_plan(Plan((stranger,), TIER, None), wait_s=2, write=lambda _: None, ready=lambda: None)
+
+
 def test_a_reader_that_leaves_does_not_block_the_servers() -> None:
     def write(_: str) -> None:
         raise BrokenPipeError
