@@ -166,6 +166,7 @@ def test_a_fault_of_ours_is_counted_and_everything_is_served_and_stored(
 
 def test_no_request_fails_or_hangs_when_the_lmcache_server_is_killed_and_comes_back(stack: Engine) -> None:
     server = stack.children[0]
+    faults = stack.record().faults
     failures: list[BaseException] = []
     longest_s = [0.0]
     stop = threading.Event()
@@ -197,4 +198,4 @@ def test_no_request_fails_or_hangs_when_the_lmcache_server_is_killed_and_comes_b
     assert not failures
     assert longest_s[0] < 30  # what was on its way when the server died waited for it for 10 s, then went on without
     wait_for(lambda: is_fresh(stack.record().age_s), 30, "a fresh report of the new server")
-    assert stack.record().faults == 0
+    assert stack.record().faults == faults
