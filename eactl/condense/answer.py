@@ -15,6 +15,7 @@ from eactl.trace.call import Notice
 from eactl.trace.chat import ChatRequest
 from eactl.trace.templates import ChatTemplate
 from eactl.trace.tokens import ApproximateTokenizer, Tokenizer
+from eactl.units import human_many
 
 SECONDS_CODE = "no-prefill-rate"
 
@@ -120,7 +121,7 @@ def _further(checked: Checked, sums: Totals, question: Question) -> Iterable[Not
     if sums.side_calls:
         yield Notice(
             "calls-beside",
-            f"{sums.side_calls:,} {'requests' if sums.side_calls > 1 else 'request'} with {sums.side_tokens:,} prompt "
+            f"{human_many(sums.side_calls, 'request')} with {sums.side_tokens:,} prompt "
             "tokens ran beside their conversation (a condenser's own calls, sub-agents): a stream of their own that "
             "shares no prefix with it",
             "build such calls on the agent's own prompt to share its prefix",

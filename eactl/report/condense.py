@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from eactl.report.table import table
-from eactl.units import human_bytes, human_count
+from eactl.units import human_bytes, human_count, human_many
 
 if TYPE_CHECKING:
     from eactl.condense.result import CauseTotal, CheckResult, Session, Strategy, Turn, Where
@@ -81,8 +81,8 @@ def ledger_sentence(cause: CauseTotal, result: CheckResult) -> str:
         return f"{text}; it never pays."
     verdict = "pays" if cause.break_even_turns <= stayed else "does not pay"
     return (
-        f"{text}; that pays after {many(cause.break_even_turns, 'turn')} with the shorter prompt (a reused token at "
-        f"{result.reused_cost:g} of a fresh one), and the edits stayed {stayed:.1f} turns: it {verdict}."
+        f"{text}; that pays after {human_many(cause.break_even_turns, 'turn')} with the shorter prompt (a reused token "
+        f"at {result.reused_cost:g} of a fresh one), and the edits stayed {stayed:.1f} turns: it {verdict}."
     )
 
 
@@ -97,7 +97,7 @@ def facts(result: CheckResult) -> Iterator[tuple[str, str]]:
         return
     yield (
         "Log",
-        f"{many(sums.requests, 'request')} in {many(len(result.sessions), 'session')}, "
+        f"{human_many(sums.requests, 'request')} in {human_many(len(result.sessions), 'session')}, "
         f"{human_count(sums.prompt_tokens)} prompt tokens ({counted_how(result)})",
     )
     if sums.prompt_tokens:
@@ -119,7 +119,7 @@ def facts(result: CheckResult) -> Iterator[tuple[str, str]]:
         yield (
             "Cost",
             f"{sums.amortised_tokens_per_turn:,.0f} tokens{seconds} per turn, "
-            f"{many(sums.chunks_lost, 'whole chunk')} lost{every}",
+            f"{human_many(sums.chunks_lost, 'whole chunk')} lost{every}",
         )
     if sums.isolation_tokens:
         size = f", {human_bytes(sums.isolation_bytes_rank)} per rank" if sums.isolation_bytes_rank is not None else ""
@@ -128,7 +128,7 @@ def facts(result: CheckResult) -> Iterator[tuple[str, str]]:
     if sums.side_calls:
         yield (
             "Beside",
-            f"{many(sums.side_calls, 'call')} beside their conversation, "
+            f"{human_many(sums.side_calls, 'call')} beside their conversation, "
             f"{human_count(sums.side_tokens)} prompt tokens, {_reused(sums.side_stable_tokens)}",
         )
 
@@ -142,11 +142,6 @@ def counted_how(result: CheckResult) -> str:
     return f"as counted in the log for {counted:,} requests, {ours} for the others" if counted else ours
 
 
-def many(count: int, what: str) -> str:
-    """``1 turn``, ``2 turns``."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def _reused(tokens: int) -> str:
     return f"{human_count(tokens)} reused within them" if tokens else "nothing reused"
 
@@ -156,12 +151,12 @@ def _cause(number: int, cause: CauseTotal, result: CheckResult, width: int) -> s
     title = (
         f"{number}. {cause.cause}: {cause.kinds[0]}" if cause.kinds and cause.kinds[0] else f"{number}. {cause.cause}"
     )
-    more = f" (and {many(len(cause.kinds) - 1, 'more kind')})" if len(cause.kinds) > 1 else ""
+    more = f" (and {human_many(len(cause.kinds) - 1, 'more kind')})" if len(cause.kinds) > 1 else ""
     times = "once" if cause.breaks == 1 else f"{cause.breaks:,} times"
     lines = [
         f"{title}{more}",
-        f"{_INDENT}{times} in {many(cause.sessions, 'session')}: {human_count(cause.lost_tokens)} tokens lost "
-        f"({cause.lost_tokens / total if total else 0:.1%} of all), {many(cause.chunks_lost, 'whole chunk')}",
+        f"{_INDENT}{times} in {human_many(cause.sessions, 'session')}: {human_count(cause.lost_tokens)} tokens lost "
+        f"({cause.lost_tokens / total if total else 0:.1%} of all), {human_many(cause.chunks_lost, 'whole chunk')}",
         _wrapped(f"{'at' if cause.breaks == 1 else 'worst at'} {place(cause.worst)}", width, _INDENT),
     ]
     lines += [f"{_INDENT}{_INDENT}{label:<4}{text}" for label, text in quoted(cause.worst.where)]
@@ -283,9 +278,9 @@ def _against(result: CheckResult, width: int) -> str:
         return ""
     rows, headers = strategy_rows(comparison.rows, pays=False)
     rest = comparison.only_here + comparison.only_there
-    left_out = f", {many(rest, 'task')} in one log only" if rest else ""
+    left_out = f", {human_many(rest, 'task')} in one log only" if rest else ""
     return (
-        f"Against, over {many(comparison.tasks, 'task')}{left_out}\n{table(rows, headers)}\n"
+        f"Against, over {human_many(comparison.tasks, 'task')}{left_out}\n{table(rows, headers)}\n"
         f"{_wrapped(comparison.verdict, width)}"
     )
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from eactl.report.condense import (
     facts,
     ledger_sentence,
-    many,
     one_line,
     place,
     quoted,
@@ -18,7 +17,7 @@ from eactl.report.condense import (
     window_sentence,
 )
 from eactl.report.condense_chart import MOST_BARS, turn_chart
-from eactl.units import human_count
+from eactl.units import human_count, human_many
 
 if TYPE_CHECKING:
     from eactl.condense.result import CauseTotal, CheckResult, Session, Turn
@@ -125,8 +124,9 @@ def _cause(cause: CauseTotal, result: CheckResult) -> str:
     parts = [
         f'<div class="cause"><h3>{escape(title)}</h3>',
         f'<p class="soft">Also: {escape("; ".join(more))}.</p>' if more else "",
-        f"<p>{times} in {many(cause.sessions, 'session')}: {human_count(cause.lost_tokens)} tokens lost "
-        f"({share:.1%} of all), {many(cause.chunks_lost, 'whole chunk')}. {'At' if cause.breaks == 1 else 'Worst at'} "
+        f"<p>{times} in {human_many(cause.sessions, 'session')}: {human_count(cause.lost_tokens)} tokens lost "
+        f"({share:.1%} of all), {human_many(cause.chunks_lost, 'whole chunk')}. "
+        f"{'At' if cause.breaks == 1 else 'Worst at'} "
         f'<span class="soft">{escape(place(cause.worst))}</span></p>',
         f'<dl class="quotes">{"".join(quotes)}</dl>' if quotes else "",
         f"<p>{escape(ledger)}</p>" if ledger else "",
@@ -143,7 +143,7 @@ def _strategies(result: CheckResult) -> str:
     if result.hysteresis is not None:
         blocks.append(f"<h2>Cutting in steps</h2><p>{escape(window_sentence(result))}</p>")
     if result.against is not None:
-        blocks.append(f"<h2>Against the other log, {many(result.against.tasks, 'task')}</h2>")
+        blocks.append(f"<h2>Against the other log, {human_many(result.against.tasks, 'task')}</h2>")
         blocks.append(
             _table(*strategy_rows(result.against.rows, pays=False)) + f"<p>{escape(result.against.verdict)}</p>"
         )
@@ -170,7 +170,7 @@ def _session(session: Session) -> str:
         for t in session.turns[:MOST_BARS]
     ]  # fmt: skip
     what = f"{human_count(lost)} tokens lost" if lost else "nothing lost"
-    turns = many(len(session.turns), "turn")
+    turns = human_many(len(session.turns), "turn")
     return (
         f'<h3>Session {escape(one_line(session.session))} <span class="soft">{turns}, {what}</span></h3>'
         f"{turn_chart(session.turns)}{_breaks(session.turns)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eactl.units import human_bytes, human_count
+from eactl.units import human_bytes, human_count, human_many
 
 
 def convert_sentence(document: Mapping[str, Any]) -> str:
@@ -17,10 +17,6 @@ def convert_sentence(document: Mapping[str, Any]) -> str:
     where = "standard output" if document["output"] == "-" else document["output"]
     size = "" if document["output_bytes"] is None else f" ({human_bytes(document['output_bytes'])})"
     return (
-        f"eactl: {_counted(document['calls'], 'call')} of {_counted(document['tasks'], 'task')}, "
+        f"eactl: {human_many(document['calls'], 'call')} of {human_many(document['tasks'], 'task')}, "
         f"{human_count(document['prompt_tokens'])} prompt tokens as {what}, written to {where}{size}"
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' if count != 1 else ''}"

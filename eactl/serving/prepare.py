@@ -146,14 +146,15 @@ def model_facts(weight: Footprint, found: ResolvedModel, spec: str) -> ModelFact
 
 
 def _why_unservable(found: ResolvedModel, spec: str) -> str | None:
+    loads_from = found.loads_from(spec)
+    if loads_from == spec:
+        return None
     if found.origin == "file":
-        return f"vLLM takes a model's directory, not its config.json: give {Path(spec).parent}"
-    if found.origin == "bundled" and "/" not in spec:
-        return (
-            f"{spec} is a name of eactl's own table, from which vLLM can load nothing: give the model's directory "
-            "or its name with the organisation"
-        )
-    return None
+        return f"vLLM takes a model's directory, not its config.json: give {loads_from}"
+    return (
+        f"{spec} is a name of eactl's own table, from which vLLM can load nothing: give the model's directory "
+        "or its name with the organisation"
+    )
 
 
 def _auto_size(size_file: Path | None, ranks: int, settings: ServeSettings) -> tuple[int, str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import glob
 import http.client
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from typing import IO
 from eactl.errors import CannotRunHereError
 from eactl.serving.logs import reason
 from eactl.serving.plan import Plan, Process
+from eactl.telemetry.statefile import engine_files
 
 _PR_SET_PDEATHSIG = 1
 _KEPT_LINES = 2000
@@ -118,9 +117,8 @@ def run_plan(plan: Plan, *, wait_s: float, write: Callable[[str], None], ready: 
                 with suppress(OSError):
                     Path(plan.shm_file).unlink()
             if plan.state_file:  # vLLM kills its engines rather than wait for them
-                for path in plan.state_file.parent.glob(f"{glob.escape(plan.state_file.stem)}*.json"):
-                    if re.fullmatch(r"(-dp\d+)?", path.stem.removeprefix(plan.state_file.stem)):
-                        path.unlink(missing_ok=True)
+                for path in engine_files(plan.state_file):
+                    path.unlink(missing_ok=True)
     return 130 if stop and stop[0] == signal.SIGINT else 0
 
 

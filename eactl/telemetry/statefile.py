@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import re
 from pathlib import Path
 
 from eactl.telemetry.record import TierRecord
@@ -18,6 +20,17 @@ def state_dir() -> Path:
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "eactl"
     return Path("/tmp") / f"eactl-{os.getuid()}"  # noqa: S108 - checked for its owner before anything is written
+
+
+def engine_file(path: Path, dp_rank: int | None) -> Path:
+    """Where one engine publishes: ``path``, to which data-parallel engines each add their number."""
+    return path if dp_rank is None else path.with_stem(f"{path.stem}-dp{dp_rank}")
+
+
+def engine_files(path: Path) -> list[Path]:
+    """The files there are of all engines that were given ``path``."""
+    own = re.compile(rf"{re.escape(path.stem)}(-dp\d+)?")
+    return [file for file in path.parent.glob(f"{glob.escape(path.stem)}*.json") if own.fullmatch(file.stem)]
 
 
 def write_state(path: Path, record: TierRecord) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eactl.policy import POLICIES, AdmissionSettings
-from eactl.telemetry.statefile import state_dir
+from eactl.telemetry.statefile import engine_file, state_dir
 
 # Table 7 gives κ as 8 chunks of 1,024 tokens; with other chunks the same amount of KV is meant.
 KAPPA_TOKENS = 8 * 1024
@@ -60,7 +60,7 @@ class PluginSettings:
         """Where ``engine`` publishes; data-parallel engines share these settings, so each adds its number."""
         if self.state_file is None:
             return state_dir() / f"tier-{engine}.json"
-        return self.state_file if dp_rank is None else self.state_file.with_stem(f"{self.state_file.stem}-dp{dp_rank}")
+        return engine_file(self.state_file, dp_rank)
 
 
 def _policy(value: object) -> str:

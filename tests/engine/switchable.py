@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,8 @@ class SwitchableConnector(EactlMPConnector):
                 gate.tier = TierState()
             gate.engine, gate.label = wanted["run"], None
             self._written_before = None
-            gate.clock = self._turns if wanted.get("turns") else time.monotonic
+            gate.clock = partial(read_turns, self._control) if wanted.get("turns") else time.monotonic
         super()._read_tier()
-
-    def _turns(self) -> float:
-        return read_turns(self._control)
 
     def _tier_size(self, per_token: int, host_bytes: int, watermark: float, ratio: float) -> TierSize:
         shares = {"configured": 1.0, "low": watermark * (1 - ratio)}
